@@ -27,6 +27,7 @@ from crewlite.errors import ConfigError, StepTimeout, repr_of
 from crewlite.forked import end_child, in_child, lock
 from crewlite.lazy import asyncio, futures
 from crewlite.permits import permitted
+from crewlite.steady_clock import new_loop, steady
 from crewlite.unawaited import close_unbegun, mark_seen, shielded
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ def loop() -> asyncio.AbstractEventLoop:
     global _loop, _thread
     with _lock:
         if _loop is None:
-            _loop = asyncio.new_event_loop()
+            _loop = new_loop()
             _thread = threading.Thread(target=_turn, args=(_loop,), name="crewlite-loop", daemon=True)
             _thread.start()
         return _loop
@@ -89,9 +90,9 @@ def _halt() -> None:
             threading.Event().wait()
 
         ending.call_soon_threadsafe(halt)
-        until = time.monotonic() + _IMPORT
+        until = steady() + _IMPORT
         with contextlib.suppress(KeyboardInterrupt):
-            while not comes(halted, _GRACE) and _imports(thread) and time.monotonic() < until:
+            while not comes(halted, _GRACE) and _imports(thread) and steady() < until:
                 pass
 
 
@@ -186,9 +187,9 @@ def next_of(
     loop, and RuntimeError is raised if it has halted.
     """
     watch: LoopWatch | None = None
-    until = math.inf if timeout is None else time.monotonic() + timeout
+    until = math.inf if timeout is None else steady() + timeout
     while True:
-        left = until - time.monotonic()
+        left = until - steady()
         try:
             return items.get(timeout=max(0.0, min(left, _LOOK)))
         except queue.Empty:
@@ -206,9 +207,9 @@ def comes(event: threading.Event, timeout: float) -> bool:
     An exception of a signal handler ends the wait, as in `next_of`. That is why this looks again and again and does
     not wait in the event.
     """
-    until = time.monotonic() + timeout
+    until = steady() + timeout
     while not event.is_set():
-        if time.monotonic() >= until:
+        if steady() >= until:
             return False
         time.sleep(_GLANCE)
     return True
@@ -227,9 +228,9 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception,
     """
     if limit is None:
         return await guarded(work)
-    until = time.monotonic() + limit
+    until = steady() + limit
     late = StepTimeout(what, limit, once=once) if isinstance(what, str) else what
-    return await while_left(work, lambda: until - time.monotonic(), lambda: late)
+    return await while_left(work, lambda: until - steady(), lambda: late)
 
 
 async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callable[[], Exception]) -> T:

@@ -14,6 +14,7 @@ from types import FrameType
 
 from crewlite import tracebacks
 from crewlite.lazy import asyncio
+from crewlite.steady_clock import steady
 
 log = logging.getLogger(__name__)
 _PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code
@@ -31,7 +32,7 @@ class LoopWatch:
 
     def look(self) -> None:
         """Ask the loop for an answer, every 5 seconds; log a warning if the last one has not come."""
-        now = time.monotonic()
+        now = steady()
         if now < self._until:
             return
         self._until = now + _PATIENCE

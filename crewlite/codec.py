@@ -221,6 +221,8 @@ def _encode_instance(value: Any, path: str, depth: int) -> Json:
         return {"$": kind.__name__, "v": _encode(form.data(value), path, depth + 1), **form.more(value)}
     if getattr(kind, "recorded_as_text", False):
         return _encode(str(value), path, depth)
+    if plain := standard_types.moment_of(kind):
+        return _WRITERS[plain](value, path, depth)
     raise NotCodable(path, value)
 
 
@@ -288,7 +290,7 @@ def _text(tag: str, show: Callable[[Any], str]) -> Callable[[Any, str, int], Jso
 
 def _moment(value: Any, path: str, depth: int) -> Json:
     """Encode a datetime or time. The name of its zone is kept, as an offset alone would lose daylight saving time."""
-    tag, zone = type(value).__name__, value.tzinfo
+    tag, zone = "time" if type(value) is time else "datetime", value.tzinfo
     if zone is None or type(zone) is timezone:
         data = {"$": tag, "v": value.isoformat()} | ({"fold": 1} if value.fold else {})
         name = zone and zone.tzname(None)

@@ -16,6 +16,7 @@ from typing import IO
 
 from crewlite.errors import StoreBusy
 from crewlite.forked import in_child
+from crewlite.steady_clock import steady
 
 if sys.platform == "win32":
     import msvcrt
@@ -55,9 +56,9 @@ def take_lock(file: IO[bytes], path: Path | str, *, shared: bool = False) -> Non
 
 def _pauses(file: IO[bytes], path: Path | str) -> Iterator[None]:
     """Sleep between two attempts at a lock. Raises StoreBusy as `take_lock` does."""
-    began = looked = moved = time.monotonic()
+    began = looked = moved = steady()
     while True:
-        now = time.monotonic()
+        now = steady()
         if now - looked >= PATIENCE / 10:
             looked, stopped = now, _stopped_holder(file)
             if stopped is None:

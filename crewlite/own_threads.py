@@ -23,6 +23,7 @@ from crewlite.comparable import Seen, comparable, copied_apart, seen
 from crewlite.durable import Scope, scope
 from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
+from crewlite.steady_clock import new_loop
 from crewlite.unawaited import shielded
 
 P = ParamSpec("P")
@@ -255,7 +256,8 @@ async def on_own_loop(
     def run() -> R:  # in a context of its own, as all that in_thread calls
         _bound_scope.set(scope())
         _note_bound(fn, args, kwargs)
-        return asyncio.run(call())
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            return runner.run(call())
 
     running = asyncio.ensure_future(in_thread(run))
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 
 from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio
+from crewlite.steady_clock import steady
 
 WINDOW = 60.0
 """Seconds in which at most `max_rpm` calls begin."""
@@ -37,7 +37,7 @@ class Clock(Protocol):
 
 class _Real:
     def now(self) -> float:
-        return time.monotonic()
+        return steady()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

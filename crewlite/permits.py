@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from crewlite.errors import ConfigError
 from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio, futures
+from crewlite.steady_clock import steady
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class _Level:
         self._waiting: deque[_Waiting] = deque()
         self._dropped: list[object] = []
         """What closed loops have left, until nobody holds the lock."""
-        self._given_back = time.monotonic()
+        self._given_back = steady()
 
     async def take(self, most: int) -> object:
         """Wait until fewer than `most` permits are taken, then take one and return it. First come, first served."""
@@ -94,7 +94,7 @@ class _Level:
         """Return a permit, and give it to the next call that waits. Does nothing if it does not count any more."""
         with self._locked():
             if self._taken.pop(permit, None) is not None:
-                self._given_back = time.monotonic()
+                self._given_back = steady()
             while self._waiting and self._is_free():
                 self._next()
 
@@ -131,8 +131,8 @@ class _Level:
         with self._locked():
             while self._waiting and self._is_free():
                 self._next()
-            if time.monotonic() - self._given_back >= _PATIENCE:
-                self._given_back = time.monotonic()
+            if steady() - self._given_back >= _PATIENCE:
+                self._given_back = steady()
                 self._next()
 
 

@@ -1,9 +1,10 @@
-"""More types of the standard library as plain data: collections (Counter), numbers (Fraction), addresses."""
+"""More types of the standard library as plain data: collections (Counter), numbers (Fraction), addresses, moments."""
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
+from datetime import date, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from crewlite.lazy import lazy
 
 fractions, ipaddress = lazy("fractions"), lazy("ipaddress")
 _FACTORIES: dict[str, Any] = {cls.__name__: cls for cls in (bool, dict, float, int, list, set, str, tuple)}
+
+_MOMENTS = datetime, date
 
 
 class _Form(NamedTuple):
@@ -31,6 +34,14 @@ def form_of(kind: type) -> _Form | None:
     """Return the form in which values of exactly this type are recorded; None if it is not one of these types."""
     form = FORMS.get(kind.__name__)
     return form if form and form.module == kind.__module__ else None
+
+
+def moment_of(kind: type) -> type[date] | None:
+    """Return datetime or date for a class that a library puts in its place to stop the clock, as freezegun does.
+
+    Every moment is an instance of such a class, so that a plain one does for one of its own.
+    """
+    return next((plain for plain in _MOMENTS if issubclass(kind, plain) and isinstance(plain.min, kind)), None)
 
 
 def check(value: object, path: str) -> None:

@@ -5,13 +5,13 @@ This is plain data; `crewlite.console.status_lines` shows it on a terminal.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crewlite import kinds
 from crewlite.events.base import BaseEvent
+from crewlite.steady_clock import steady
 from crewlite.wording import number_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Open:
 class Underway:
     """One kickoff: a run, or a part of one."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = steady) -> None:
         self._clock = clock
         self.since = clock()
         self.base = ""

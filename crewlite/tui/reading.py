@@ -7,7 +7,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from time import monotonic
 from typing import TypeVar
 
 from crewlite import kinds
@@ -20,6 +19,7 @@ from crewlite.state.journal.lineage import UNREADABLE
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory, Waiting
+from crewlite.steady_clock import steady
 from crewlite.tui.contents import Field, Row, Rows, inputs_of, outputs_of, overview, timeline
 from crewlite.tui.places import PAGE, Line, Listing, Place
 
@@ -76,10 +76,10 @@ class Reading:
     def listing(self, *, new: bool = True) -> Listing:
         """Return the branches. Without `new`, they are listed again only if that takes a small part of the time."""
         when, took = self._listed
-        if new or monotonic() - when > 10 * took:
-            began = monotonic()
+        if new or steady() - when > 10 * took:
+            began = steady()
             self._listing = Listing(tuple(self.history.branches()))
-            self._listed = began, monotonic() - began
+            self._listed = began, steady() - began
         return self._listing
 
     def run(self, place: Place) -> RunHistory:

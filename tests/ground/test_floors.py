@@ -49,6 +49,7 @@ FLOORS = {
         "masking",
         "standard_types",
         "stable_text",
+        "steady_clock",
         "takes",
         "prompts_by_path",
         "recovery",
@@ -236,6 +237,11 @@ def reached(module: str) -> set[str]:
 def test_no_file_is_longer_than_a_reader_likes():
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules().values()}
     assert {path.name: length for path, length in lengths.items() if length > 400} == {}
+
+
+def test_no_wait_looks_at_a_clock_that_a_test_may_stop():
+    looks = {module for module, path in modules().items() if "monotonic" in path.read_text(encoding="utf-8")}
+    assert looks == {"crewlite.steady_clock"}
 
 
 def test_only_providers_ask_which_provider_it_is():

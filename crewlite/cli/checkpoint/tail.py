@@ -14,6 +14,7 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.checkpoint.words import root_name
 from crewlite.cli.exits import notice
 from crewlite.cli.output import Output
+from crewlite.steady_clock import steady
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import LightEvent
@@ -58,14 +59,14 @@ def tail(asked: Asked, ref: str | None, last: int, whole: bool) -> None:
 def _readings(opened: Opened, run: RunHistory) -> Iterator[RunHistory]:
     """Yield the run, and anew after each change, until no process is at work on it."""
     while True:
-        touched, began = run.touched(), time.monotonic()
+        touched, began = run.touched(), steady()
         now = opened.history.run(run.ref)
         yield now
         if not now.at_work and run.touched() == touched:  # else its process has recorded more before it ended
             return
-        time.sleep(max(_GLANCE, _SHARE * (time.monotonic() - began)))
-        settles, looked = time.time() - touched < _SETTLED, time.monotonic()
-        while run.touched() == touched and not settles and time.monotonic() - looked < _ALIVE:
+        time.sleep(max(_GLANCE, _SHARE * (steady() - began)))
+        settles, looked = time.time() - touched < _SETTLED, steady()
+        while run.touched() == touched and not settles and steady() - looked < _ALIVE:
             time.sleep(_GLANCE)
 
 

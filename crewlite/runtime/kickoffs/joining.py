@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -29,6 +28,7 @@ from crewlite.state.journal.opening import at_work, open_writer
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
+from crewlite.steady_clock import steady
 
 T = TypeVar("T")
 _SOONEST, _LATEST = 0.05, 0.5  # seconds between two looks at the run
@@ -104,7 +104,7 @@ class _Watch:
     _of: float = 0.0
     """The time of the last commit or sign of life, as it was before the record was read."""
     _touched: float = 0.0
-    _changed: float = field(default_factory=time.monotonic)
+    _changed: float = field(default_factory=steady)
     """The time at which `_touched` changed last."""
     _settled: bool = False
     """Whether no commit can have been stored since the record was read."""
@@ -118,7 +118,7 @@ class _Watch:
 
     def _claim(self, touched: float) -> Claim | None:
         """Return the claim on the branch. Reads the branch only if the run has paused after a commit."""
-        now, record = time.monotonic(), self._record
+        now, record = steady(), self._record
         if touched != self._touched:
             self._touched, self._changed, self._settled = touched, now, False
         elif record and not self._settled:

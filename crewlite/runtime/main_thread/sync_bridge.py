@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.main_thread.handlers import GRACE, Waiting
 from crewlite.runtime.steps.keyed import to_another_loop
+from crewlite.steady_clock import steady
 from crewlite.tracebacks import INTERRUPTED
 
 uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a program are printed
@@ -79,9 +79,9 @@ def cut_short(
     ending = isinstance(error, ENDING)
     second = (KeyboardInterrupt,) if ending else ()
     with contextlib.suppress(*second):
-        until = time.monotonic() + GRACE
+        until = steady() + GRACE
         cut()
-        if not background.comes(ended, until - time.monotonic()):
+        if not background.comes(ended, until - steady()):
             _say("The run did not stop within 2 s; what it recorded is safe.")
     with contextlib.suppress(*second):
         print_briefly(error)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from crewlite.pacing import Pace
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.commit import TimeAtWork
 from crewlite.state.format.times import Times
+from crewlite.steady_clock import steady
 
 T = TypeVar("T")
 Announce = Callable[[object, type[Any], Mapping[str, Any]], Awaitable[str]]
@@ -186,19 +186,19 @@ class _ActiveClock:
     """Counts the seconds that a step has worked; its clock can be stopped."""
 
     def __init__(self, earlier: float) -> None:
-        self._counted, self._since, self._standing = earlier, time.monotonic(), 0
+        self._counted, self._since, self._standing = earlier, steady(), 0
 
     @property
     def stands(self) -> bool:
         return self._standing > 0
 
     def seconds(self) -> float:
-        return self._counted if self.stands else self._counted + time.monotonic() - self._since
+        return self._counted if self.stands else self._counted + steady() - self._since
 
     @contextlib.contextmanager
     def standing(self) -> Iterator[None]:
-        self._counted, self._since, self._standing = self.seconds(), time.monotonic(), self._standing + 1
+        self._counted, self._since, self._standing = self.seconds(), steady(), self._standing + 1
         try:
             yield
         finally:
-            self._since, self._standing = time.monotonic(), self._standing - 1
+            self._since, self._standing = steady(), self._standing - 1

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import time
-
 from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, RunMismatch, StoreBusy
 from crewlite.state.format.entry import STATE, Head
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
+from crewlite.steady_clock import steady
 
 _PATIENCE = 10.0  # seconds to try to find a gap between two commits of a run that commits all the time
 
 
 def cancel(store: Store, run_id: str, branch: str) -> None:
     """Mark a branch as cancelled. Raises RefError, RunMismatch, RunEnded; StoreBusy if the run commits too often."""
-    until = time.monotonic() + _PATIENCE
+    until = steady() + _PATIENCE
     head, looked = _head(store, run_id, branch), True
     while head:
         try:
             store.append([Commit.saying(run_id, branch, head, {"released": True, "cancelled": True})])
         except BranchConflictError as faster:
-            if time.monotonic() > until:
+            if steady() > until:
                 raise StoreBusy(store.location, _PATIENCE) from faster
             total = store.sum_at(run_id, branch, faster.found) if isinstance(faster.found, int) else None
             looked = not total

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from crewlite.ids import new_id
 from crewlite.state.format.commit import Claim
+from crewlite.steady_clock import steady
 
 SILENCE = 30.0  # seconds after which a holder on another machine is presumed dead
 BEAT = 10.0  # seconds between signs of life
@@ -75,8 +76,8 @@ def _is_heard(claim: Claim, touched: float) -> bool:
         return time.time() - touched < SILENCE
     seen = _ahead.get(claim["id"])
     if seen is None or seen[0] != touched:
-        seen = _ahead[claim["id"]] = (touched, time.monotonic())
-    return time.monotonic() - seen[1] < SILENCE
+        seen = _ahead[claim["id"]] = (touched, steady())
+    return steady() - seen[1] < SILENCE
 
 
 def _runs(pid: int, started: int | None, *, heard: bool) -> bool:

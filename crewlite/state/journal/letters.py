@@ -28,6 +28,7 @@ from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.record import Record
 from crewlite.state.providers import Exchange, Store, change_shared, exchange_of
 from crewlite.state.providers.base import BranchKey
+from crewlite.steady_clock import steady
 
 log = logging.getLogger("crewlite.state")
 _KEY = b"letters".hex().ljust(32, "0")
@@ -77,10 +78,10 @@ def send(store: Store, record: Record, answer: GivenAnswer, *, ahead: bool, live
         "ahead": ahead,
     }
     _change(exchange, lambda found: {at: one for at, one in found.items() if sent - one["at"] < _OLD} | {name: letter})
-    began = time.monotonic()
+    began = steady()
     try:
         while (mine := _read(exchange.recall(_KEY)).get(name)) and lives():
-            if time.monotonic() - began > (_LONGEST if mine.get("taken") else _PATIENCE):
+            if steady() - began > (_LONGEST if mine.get("taken") else _PATIENCE):
                 break
             time.sleep(_GLANCE)
     finally:

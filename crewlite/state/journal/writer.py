@@ -32,6 +32,7 @@ from crewlite.state.journal.releases import Releases
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import BranchKey
 from crewlite.state.providers.reading import committed_at
+from crewlite.steady_clock import steady
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
@@ -170,8 +171,8 @@ class Writer:
     over: bool = False  # whether the store is closed
     _crowded: bool = False
     """Whether several runs have just committed together, so that waiting a moment lets more of them share a sync."""
-    _lived: float = field(default_factory=time.monotonic)
-    _looked: float = field(default_factory=time.monotonic)
+    _lived: float = field(default_factory=steady)
+    _looked: float = field(default_factory=steady)
 
     def put(self, job: _Job) -> None:
         """Queue a job for the thread. After the thread has ended, the job fails with a StoreError."""
@@ -279,9 +280,9 @@ class Writer:
     def _next(self) -> _Job | None:
         """Return the next job. While there is none, and between jobs, check the branches that are being run."""
         while True:
-            if (left := self._looked + min(_LOOK, self.beat) - time.monotonic()) <= 0:
+            if (left := self._looked + min(_LOOK, self.beat) - steady()) <= 0:
                 self._check_branches()
-                self._looked = time.monotonic()  # only now: the checks may take longer than the time between two
+                self._looked = steady()  # only now: the checks may take longer than the time between two
                 continue
             try:
                 return self._jobs.get(timeout=left)
@@ -290,7 +291,7 @@ class Writer:
 
     def _check_branches(self) -> None:
         """Give signs of life for all branches, and detect commits by other processes to idle branches. Logs errors."""
-        now = time.monotonic()
+        now = steady()
         if due := now - self._lived >= self.beat:
             self._lived = now
         with guard:

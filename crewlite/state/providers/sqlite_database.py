@@ -23,6 +23,7 @@ from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
 from crewlite.state.providers.reading import exists
 from crewlite.state.providers.sqlite_reading import FileId, FileIds, Readers, file_id, file_ids
+from crewlite.steady_clock import steady
 
 if TYPE_CHECKING:
     import sqlite3
@@ -193,12 +194,12 @@ class Database:
 
     def _log_ahead(self) -> None:
         """Turn WAL on. If several processes do so in a new database at once, SQLite does not wait, so this retries."""
-        until = time.monotonic() + disk.PATIENCE
+        until = steady() + disk.PATIENCE
         while True:
             try:
                 self.run("PRAGMA journal_mode=WAL")
             except StoreBusy:
-                if time.monotonic() >= until:
+                if steady() >= until:
                     raise
                 time.sleep(os.urandom(1)[0] / 12_800)  # a random time up to 20 ms, so that they do not collide again
             else:

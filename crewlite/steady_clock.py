@@ -1,0 +1,22 @@
+"""The clock of all waits, which goes on where a test has stopped those of the module `time`.
+
+freezegun, for instance, puts functions that return one fixed time into all loaded modules, `asyncio` among them. A wait
+that looks at such a clock never ends. It does not replace what other objects refer to.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+from crewlite.lazy import asyncio
+
+steady = partial(time.monotonic)
+"""Returns the seconds since some moment; they never decrease."""
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """Return a new event loop that goes by this clock."""
+    made = asyncio.new_event_loop()
+    made.time = steady  # type: ignore[method-assign]  # of this loop alone, whichever class it has
+    return made
