@@ -377,7 +377,6 @@ def test_without_colours_there_are_none(opened, monkeypatch):
 
 
 @posix
-@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_child_prints_as_ever(opened):
     terminal = opened()
 

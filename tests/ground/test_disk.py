@@ -362,7 +362,6 @@ def test_many_files_are_synced_also_by_a_thread_that_outlives_the_main_one(tmp_p
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_child_that_is_forked_while_a_file_is_read_does_not_wait_for_the_reader(tmp_path):
     path, over = tmp_path / "journal", threading.Event()
     with path.open("wb") as file:

@@ -474,7 +474,6 @@ def test_a_run_that_was_cancelled_and_deleted_by_another_process_asks_no_more(on
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, on_disk, tmp_path):
     llm = Sleeper()
 

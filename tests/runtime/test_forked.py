@@ -21,10 +21,7 @@ from crewlite.state import RuntimeState
 from crewlite.testing import RecordedLLM, ScriptedLLM
 from tests import children
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="forks"),
-    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 class Sleeper(ScriptedLLM):
