@@ -319,7 +319,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
             unlike += [] if hint else [name]
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")
-        elif item["type"] == "too_short" and item["input"]:
+        elif item["type"] == "too_short" and any(told.startswith(f"{name}.") for told in problems):
             continue  # pydantic does not count items that do not fit, and these are told already
         else:
             message = item["msg"].removeprefix("Value error, ")

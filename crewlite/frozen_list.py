@@ -29,7 +29,8 @@ class FrozenList(tuple[T, ...]):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        items = core_schema.tuple_schema([handler.generate_schema(get_args(source)[0])], variadic_item_index=0)
+        (kind,) = get_args(source) or (Any,)
+        items = core_schema.tuple_schema([handler.generate_schema(kind)], variadic_item_index=0)
         return core_schema.no_info_after_validator_function(cls, items)
 
     def __add__(self, other: Iterable[T]) -> FrozenList[T]:  # type: ignore[override]  # a tuple takes tuples only

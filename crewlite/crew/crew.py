@@ -145,7 +145,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     failure_policy: Policy | None = None
     """Decides on failures of everything inside: tasks, model calls, tools; None inherits from an enclosing flow."""
 
-    _lessons: Suggestions | None = PrivateAttr(default=None)
+    _lessons: Mapping[str, Sequence[str]] | None = PrivateAttr(default=None)
     """Suggestions in the place of those in its file."""
 
     run_kind: ClassVar[Kind] = kinds.CREW

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import wait
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 from blinker import Signal
 
@@ -96,6 +96,10 @@ class EventBus(Hinting):
         self._bereft = deque[type[BaseEvent]]()  # event classes with a handler whose source no longer exists
         self._local = threading.local()
 
+    @overload
+    def on(self, event: type[BaseEvent], *, source: object = None) -> Callable[[H], H]: ...
+    @overload
+    def on(self, event: type[BaseEvent], handler: Handler, *, source: object = None) -> Subscription: ...
     def on(self, event: type[BaseEvent], handler: Handler | None = None, *, source: object = None) -> Any:
         """Subscribe a handler to a class of events and its subclasses.
 
@@ -120,10 +124,7 @@ class EventBus(Hinting):
         return Subscription(self, self._add(event, handler, where))
 
     def off(self, event: type[BaseEvent], handler: Handler, *, source: object = None) -> None:
-        """End every subscription of a handler to a class, or with `source` only the one to that source.
-
-        Does nothing if there is none.
-        """
+        """End every subscription, if any, of a handler to a class, or with `source` only the one to that source."""
         self._drop(
             event,
             lambda receiver: (source is None or receiver.sender is source) and bool(receiver.handler == handler),

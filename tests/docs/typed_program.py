@@ -7,7 +7,8 @@ from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, CrewOutput, Task, tool
+from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, CrewOutput, Task, event_bus, tool
+from crewlite.events import TaskCompletedEvent
 from crewlite.flow import Flow, flow, listen, start, step
 
 
@@ -124,3 +125,18 @@ class Steps(Flow[State]):
 
 
 Steps().kickoff(inputs={"done": 3})
+
+
+@event_bus.on(TaskCompletedEvent)
+def tell(source: object, event: TaskCompletedEvent) -> str:
+    return event.type
+
+
+@event_bus.on(TaskCompletedEvent, source=crew)
+async def tell_later(source: object, event: TaskCompletedEvent, state: Any) -> None: ...
+
+
+assert_type(tell(crew, TaskCompletedEvent(output=crew.kickoff().tasks_output[0])), str)
+with event_bus.on(TaskCompletedEvent, tell) as subscription:
+    subscription.cancel()
+event_bus.on(TaskCompletedEvent, "tell")  # WRONG call-overload

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_type_hints
+
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, ToolCall, codec, tool
 from crewlite.comparable import comparable, seen
 from crewlite.errors import ConfigError
+from crewlite.frozen_list import FrozenList
 from crewlite.testing import ScriptedLLM
 
 
@@ -220,6 +224,7 @@ def test_a_definition_shows_what_was_set_and_no_defaults():
         (lambda of: of(agent="Clerk"), "agent is a str; wanted an Agent"),
         (lambda of: of(markdown="sk-secret"), "markdown is a str; wanted True or False"),
         (lambda of: Crew(tasks=[]), "tasks is empty; wanted at least one"),
+        (lambda of: Crew(tasks=iter([])), "tasks is a list_iterator; wanted at least one"),
         (lambda of: Crew(tasks=["first"]), "tasks.0 is a str; wanted a Task$"),
         (
             lambda of: Crew(tasks=[of()], process="parallel"),
@@ -246,3 +251,17 @@ class Table:
 def test_a_value_that_cannot_be_compared_is_told_in_words():
     with pytest.raises(ConfigError, match="tasks is a Table; wanted"):
         Crew(tasks=Table())
+
+
+@pytest.mark.parametrize("kind", [Agent, Task, Crew])
+def test_the_types_of_fields_can_be_read(kind):
+    assert {*kind.model_fields} <= {*get_type_hints(kind)}
+
+
+def test_a_list_of_a_definition_may_be_a_field_of_any_model():
+    class Kept(BaseModel):
+        names: FrozenList[str]
+        others: FrozenList
+
+    kept = Kept.model_validate_json('{"names": ["a"], "others": [1, "b"]}')
+    assert (kept.names + ["c"], kept.others + ["c"]) == (("a", "c"), (1, "b", "c"))
