@@ -252,6 +252,12 @@ def by_reference(value: Json, references: Mapping[str, str]) -> Json:
     return value
 
 
+def causes_of(step: StepRecord) -> Sequence[str | None]:
+    """Return the addresses of the failures that made a step fail; () if it has not failed."""
+    error = step.get("error")
+    return error.get("causes", (error.get("cause"),)) if error else ()
+
+
 def resolved(value: Json, text_at: Callable[[str], Json], only: Container[str] | None = None) -> Json:
     """Return `value` with its references replaced by texts; with `only`, just the references to these addresses."""
     if isinstance(value, dict):

@@ -32,7 +32,7 @@ from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, late_changes
 from crewlite.state.format.operations import Operation
-from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, outcome_of, resolved
+from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, causes_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
 
@@ -354,11 +354,11 @@ class Record:
                 tries[tries.index(failure)] = replace(failure, void=True)
             self.late.pop(address, None)
             return
-        if error := step.get("error"):
+        if "error" in step:
             attempt = attempt_of(step, self.seq, at, place)
             self.attempts.setdefault(address, []).append(attempt)
             self.failed |= attempt.final and not address
-            for cause in error.get("causes", (attempt.cause,)):  # a retry of this step retries its causes too
+            for cause in causes_of(step):  # a retry of this step retries its causes too
                 self.failures.pop(cause or "", None)
             uncaught = kinds.of(attempt.kind).is_uncaught or attempt.stops_run
             if attempt.final and attempt.fingerprint and not uncaught:

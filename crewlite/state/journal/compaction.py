@@ -2,8 +2,9 @@
 
 A finished step is answered by its own outcome, so the outcomes of the steps inside it are needed only by checkpoints
 that lie in the middle of it, and those of calls with effect="once" by the next attempt at a step around it. All valid
-outcomes outside, all usage and all events are kept. The commits between two places to keep (`_ends`) become one commit,
-with the checksum of the last of them, to which the next commit and all forks are chained.
+outcomes outside, all usage and all events are kept, and so are the tasks, and what ends something that was recorded
+before a place to keep. The commits between two places to keep (`_ends`) become one commit, with the checksum of the
+last of them, to which the next commit and all forks are chained.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import cast
 
 from crewlite import kinds
 from crewlite.errors import JournalCorrupt
-from crewlite.forked import cached_property
 from crewlite.state.format.addresses import around, outers, subject
 from crewlite.state.format.commit import (
     CheckpointRecord,
@@ -27,10 +27,12 @@ from crewlite.state.format.commit import (
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.kept import Kept, order_of_late
 from crewlite.state.format.operations import difference
-from crewlite.state.format.outcome import Outcome, resolved
+from crewlite.state.format.outcome import Outcome, causes_of, resolved
 from crewlite.state.format.paid import Paid
 from crewlite.state.format.record import Record
+from crewlite.state.format.rewinds import ends_of_tails
 from crewlite.state.format.times import Times
+from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.effects import once_calls
 from crewlite.state.journal.lineage import journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, Store
@@ -77,18 +79,19 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
     ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | {*pinned}
     ends |= {entry.seq for entry in own if _checkpoint_of(entry, record)}
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
-    after, shortened = base["sum"] if base else "", _StepsLeftOut(record)
+    tails = [[*before, *(entry for entry in own if entry.seq <= end)] for end in ends_of_tails(own)]
+    after, shortened = base["sum"] if base else "", _StepsLeftOut([record, *map(Record.of, tails)])
     for part in _parts(own, ends):
         live = live.before(part[0], read)
-        earlier, begun, restored, kept = (
+        earlier, ending, restored, kept = (
             _outcomes_before(part, live),
-            _begun_before(part, live),
+            _ending(part, live),
             live.restored,
             live.kept,
         )
         for entry in part:
             live.apply(entry)
-        commit = _merged(part, earlier, begun, live, record, shortened)
+        commit = _merged(part, earlier, ending, live, record, shortened)
         if changed := _values(commit, kept, restored, live):
             commit["values"] = changed
         if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
@@ -102,14 +105,14 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
 
 def _ends(own: Sequence[Entry]) -> set[int]:
     """Return the numbers of the entries of a branch that are not merged with later ones, whatever its checkpoints."""
-    ends, halted = {own[0].seq, own[-1].seq}, False
+    ends, halted = {own[0].seq, own[-1].seq}, "base" in own[0].commit["run"]  # nobody has kicked off a new fork
     for entry in own:
         commit = entry.commit
         if back := commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
             ends |= {back["seq"], entry.first - 1, entry.seq}  # and the rewind keeps its time
         if "definition" in commit:  # what ended before was done by the earlier one
             ends.add(entry.first - 1)
-        if "claim" in commit and halted:  # merged with a later release, it would be left out
+        if "claim" in commit and halted:  # the run goes on: merged with a later release, it would be left out
             ends |= {entry.first - 1, entry.seq}
         if any(subject(one["address"]) != one["address"] for one in commit.get("asked", ())):
             ends.add(entry.seq)  # it takes the place of an earlier question, also once it is answered and left out
@@ -149,31 +152,37 @@ def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
     return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
 
 
-def _begun_before(part: Sequence[Entry], live: Record) -> set[str]:
-    """Return the calls that had begun before `part` and end in it. They would be in doubt if their end was left out."""
-    ended = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
-    return {at for at in ended if at in live.intents and at not in live.outcomes}
+def _ending(part: Sequence[Entry], live: Record) -> set[str]:
+    """Return the steps in `part` that end what was recorded before: a call that had begun, a failure, its question.
+
+    Without their ends, the call would be in doubt, the failure would count, the question would be open.
+    """
+    known = (live.intents.keys() - live.outcomes.keys()) | live.attempts.keys() | undecided(live).keys()
+    steps = (step for entry in part for step in entry.commit.get("steps", ()))
+    failed = live.failures.keys()
+    return {at for step in steps if (at := step["address"]) in known or not failed.isdisjoint(causes_of(step))}
 
 
 def _merged(
     part: Sequence[Entry],
     earlier: dict[str, Outcome],
-    begun: set[str],
+    ending: set[str],
     live: Record,
     record: Record,
     shortened: _StepsLeftOut,
 ) -> Commit:
     """Build one commit from the entries `part`. It leaves out the child steps of steps that have finished by its end.
 
-    `live`: the record at the end of `part`. `earlier`: the outcomes before `part`. `begun`: the calls that had begun by
-    then. `record`: that of the complete branch. `shortened`: the steps whose child steps were left out of the commits
-    built so far.
+    `live`: the record at the end of `part`. `earlier`: the outcomes before `part`. `ending`: the steps that end what
+    was recorded by then. `record`: that of the complete branch. `shortened`: the steps whose child steps were left out
+    of the commits built so far.
     """
     last, paid = part[-1], Paid()
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
     waiting = frozenset[str]() if record.finished else _once(live)
-    gone = {step["address"] for step in steps if live.is_inside(step["address"])} - waiting - begun
+    stay = waiting | ending | live.tasks.keys()  # readers count the tasks, also those inside steps of a flow
+    gone = {at for step in steps if (at := step["address"]) not in stay and _is_settled(at, earlier, live)}
     shortened.add(gone)
     for entry in part:
         said = entry.commit
@@ -195,9 +204,15 @@ def _merged(
         **begins,
         "folded": {"first": part[0].first, "sum": last.sum},
         **_kept(part, [*_tombstones(earlier, live), *kept], live, waiting),
-        **paid.parts(left_out=live.is_inside),
+        **paid.parts(left_out=lambda at: live.is_inside(at) and at not in stay),
         **ends,
     }
+
+
+def _is_settled(address: str, earlier: dict[str, Outcome], live: Record) -> bool:
+    """Return whether a step around this one has finished since. An outcome from before may be about to be replaced."""
+    outcomes = live.outcomes
+    return any(at in outcomes and outcomes[at] is not earlier.get(at) for at in outers(address))
 
 
 def _checkpoint_of(entry: Entry, record: Record) -> CheckpointRecord | None:
@@ -216,10 +231,13 @@ def _once(live: Record) -> frozenset[str]:
 
 
 class _StepsLeftOut:
-    """The steps of a branch whose child steps a compaction leaves out. Their times must be recorded with them."""
+    """The steps of a branch whose child steps a compaction leaves out. Their times must be recorded with them.
 
-    def __init__(self, record: Record) -> None:
-        self._record, self._steps = record, set[str]()
+    `records`: that of the branch, and those right before its rewinds.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records, self._steps = [(record, Times(record)) for record in records], set[str]()
 
     def add(self, gone: Iterable[str]) -> None:
         """Note that the compaction leaves out these steps."""
@@ -227,15 +245,13 @@ class _StepsLeftOut:
 
     def timed(self, step: StepRecord) -> StepRecord:
         """Return the record of a step; with its time, if it is the outcome of a step with child steps left out."""
-        outcome = self._record.outcomes.get(at := step["address"]) if step["address"] in self._steps else None
-        same = outcome and (step.get("digest"), step["ms"]) == (outcome.digest, outcome.milliseconds)
-        if not same or "worked" in step:
+        if (at := step["address"]) not in self._steps or "worked" in step:
             return step
-        return {**step, "worked": self._times.milliseconds(at)}
-
-    @cached_property
-    def _times(self) -> Times:
-        return Times(self._record)
+        for record, times in self._records:
+            outcome = record.outcomes.get(at)
+            if outcome and (step.get("digest"), step.get("ms")) == (outcome.digest, outcome.milliseconds):
+                return {**step, "worked": times.milliseconds(at)}
+        return step
 
 
 def _tombstones(earlier: dict[str, Outcome], live: Record) -> list[StepRecord]:
