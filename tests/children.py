@@ -50,11 +50,14 @@ class Child(subprocess.Popen):
     """A process in a group of its own, begun like any Popen.
 
     One that is `shared` serves several tests: it is not ended with the one that began it, but by whoever began it. One that
-    is `cold` imports all modules itself: for tests of what is imported when, and of the interpreter's end.
+    is `cold` imports all modules itself: for tests of what is imported when, and of the interpreter's end. One that imports
+    a module which takes seconds may find it imported: `also` names it.
     """
 
-    def __init__(self, command: Any, *, shared: bool = False, cold: bool = False, **options: Any) -> None:
-        self._cold = cold or bool(set(options) - _FORKED)
+    def __init__(
+        self, command: Any, *, shared: bool = False, cold: bool = False, also: str = "", **options: Any
+    ) -> None:
+        self._cold, self._also = cold or bool(set(options) - _FORKED), also
         if os.name == "posix" and not options.get("start_new_session"):  # a new session is a group too
             options["process_group"] = 0
         super().__init__(command, **options)
@@ -67,7 +70,8 @@ class Child(subprocess.Popen):
         ends = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         streams = [own if end == -1 else end for own, end in enumerate(ends)]
         own_session = bool(given["start_new_session"])
-        pid = None if self._cold else warm.fork(given["args"], given["cwd"], given["env"], streams, own_session)
+        wanted = (given["args"], given["cwd"], given["env"], streams, own_session, self._also)
+        pid = None if self._cold else warm.fork(*wanted)
         if pid is None:
             super()._execute_child(*args)
         else:

@@ -21,6 +21,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -35,6 +36,7 @@ from typing import NoReturn
 ROOT = Path(__file__).parents[1]
 LARGEST = 100_000  # bytes of an order; more than that does not go through the socket at once
 SET_CHILD_SUBREAPER = 36  # of prctl(2)
+OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}  # else litellm asks the network for prices when it is imported
 FOLLOWED = {"PYTHONPATH", "PYTHONIOENCODING", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}  # what a program obeys
 IMPORTED = (
     "crewlite.agent.root",
@@ -76,37 +78,42 @@ IMPORTED = (
     "yaml",
 )
 
-_warm: WarmProcess | None = None
+_warm: dict[str, WarmProcess] = {}
+"""The process that programs are forked from, and one for each module that some of them need besides."""
 
 
 def end() -> None:
-    """End the process that programs were forked from, if there is one. They go on."""
-    global _warm
-    if _warm is not None and _warm.owner == os.getpid():
-        _warm.end()
-    _warm = None
+    """End the processes that programs were forked from. They go on."""
+    for process in _warm.values():
+        if process.owner == os.getpid():
+            process.end()
+    _warm.clear()
 
 
 def fork(
-    command: object, cwd: object, env: Mapping[str, str] | None, streams: Sequence[int], own_session: bool
+    command: object,
+    cwd: object,
+    env: Mapping[str, str] | None,
+    streams: Sequence[int],
+    own_session: bool,
+    also: str = "",
 ) -> int | None:
     """Begin a program in a process group of its own; its id. None if it has to be begun in the ordinary way.
 
-    `streams` are the descriptors of its stdin, stdout and stderr.
+    `streams` are the descriptors of its stdin, stdout and stderr, `also` is a module that it finds imported.
     """
-    global _warm
     if sys.platform != "linux" or not isinstance(command, list) or len(command) < 2 or command[0] != sys.executable:
         return None
     words, directory = [os.fspath(word) for word in command], os.fspath(cwd) if cwd else os.getcwd()
-    if words[1].startswith("-") and (words[1] != "-c" or len(words) < 3) or not os.path.isdir(directory):
+    if words[1].startswith("-") and (words[1] not in ("-c", "-m") or len(words) < 3) or not os.path.isdir(directory):
         return None
-    if _warm is None or _warm.owner != os.getpid():
-        _warm = WarmProcess()
+    if also not in _warm or _warm[also].owner != os.getpid():
+        _warm[also] = WarmProcess(also)
     environment = dict(os.environ if env is None else env)
     order = json.dumps([words, directory, environment, own_session]).encode()
-    if len(order) > LARGEST or _warm.interpreter != _interpreter(environment):
+    if len(order) > LARGEST or _warm[also].interpreter != _interpreter(environment):
         return None
-    return _warm.fork(order, streams)
+    return _warm[also].fork(order, streams)
 
 
 def _interpreter(env: Mapping[str, str]) -> list[object]:
@@ -124,17 +131,17 @@ def _umask() -> int:
 class WarmProcess:
     """The process that programs are forked from. It ends with the one that made it."""
 
-    def __init__(self) -> None:
+    def __init__(self, also: str) -> None:
         ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self.owner, self.interpreter = os.getpid(), _interpreter(os.environ)
         self._turn = threading.Lock()
         self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            code = f"from tests.warm import serve; serve({theirs.fileno()})"
+            code = f"from tests.warm import serve; serve({theirs.fileno()}, {also!r})"
             self._process = subprocess.Popen(
                 [sys.executable, "-c", code],
                 cwd=ROOT,
-                env={k: v for k, v in os.environ.items() if k not in FOLLOWED},
+                env={k: v for k, v in os.environ.items() if k not in FOLLOWED} | OFFLINE,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 process_group=0,
@@ -150,12 +157,14 @@ class WarmProcess:
         self._process.wait()
 
 
-def serve(line: int) -> None:
-    """Import what programs need, and fork one for each order that comes in over the socket. Returns in none of them."""
+def serve(line: int, also: str) -> None:
+    """Import what programs need, also a module besides, and fork one for each order that comes in over the socket. Returns in none of them."""
     interrupted, ended = list[bool](), dict[str, None]()
     atexit.register(_die_of, interrupted)  # the first to be registered is the last to be called
     atexit.register(sys.modules.update, ended)
     get_ready()
+    if also:
+        importlib.import_module(also)
     ended.update(_kept_at_the_end())
     gc.collect()
     gc.freeze()
@@ -211,19 +220,23 @@ def _kept_at_the_end() -> dict[str, None]:
 
 
 def _run(words: list[str], interrupted: list[bool]) -> NoReturn | None:
-    """Be the program of a command line: `-c CODE ARGS...` or `FILE ARGS...`."""
+    """Be the program of a command line: `-c CODE ARGS...`, `-m MODULE ARGS...` or `FILE ARGS...`."""
     _open_streams()
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.orig_argv = [sys.executable, *words]
-    file = "" if words[0] == "-c" else words[0]
-    sys.argv = words if file else ["-c", *words[2:]]
+    file = "" if words[0] in ("-c", "-m") else words[0]
+    sys.argv = words if file else [words[0], *words[2:]]
     path = os.environ.get("PYTHONPATH", "")
-    sys.path[:1] = [str(Path(file).resolve().parent) if file else "", *(path.split(os.pathsep) if path else [])]
+    first = str(Path(file).resolve().parent) if file else os.getcwd() if words[0] == "-m" else ""
+    sys.path[:1] = [first, *(path.split(os.pathsep) if path else [])]
     program = sys.modules["__main__"] = ModuleType("__main__")
     if file:
         program.__file__, program.__loader__ = os.path.abspath(file), SourceFileLoader("__main__", file)
     try:
-        exec(_code(file, words), vars(program))
+        if words[0] == "-m":
+            runpy._run_module_as_main(words[1])  # as the interpreter does
+        else:
+            exec(_code(file, words), vars(program))
     except SystemExit:
         raise
     except BaseException as error:  # as the interpreter does with what a program raises

@@ -83,10 +83,11 @@ PROGRAMS = {
 
 @pytest.mark.skipif(sys.platform != "linux", reason="programs are forked from a warm process on Linux alone")
 @pytest.mark.parametrize("code", PROGRAMS.values(), ids=PROGRAMS)
-@pytest.mark.parametrize("as_file", [False, True], ids=["code", "file"])
-def test_a_program_that_is_forked_is_like_one_that_is_started(code, as_file, tmp_path, monkeypatch):
+@pytest.mark.parametrize("begins", ["code", "file", "module"])
+def test_a_program_that_is_forked_is_like_one_that_is_started(code, begins, tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(code)
-    command = [sys.executable, *(["program.py"] if as_file else ["-c", code]), "one", "two"]
+    words = {"code": ["-c", code], "file": ["program.py"], "module": ["-m", "program"]}
+    command = [sys.executable, *words[begins], "one", "two"]
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
     plain, own = dict(os.environ), {**os.environ, "PYTHONIOENCODING": "latin1", "OWN": "1"}
     for more in ({"env": plain}, {"env": plain, "start_new_session": True}, {"env": own}):

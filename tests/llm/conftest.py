@@ -50,7 +50,8 @@ def kill_at():
     def kill(server, requests, code, *args):
         path = os.pathsep.join(sys.path)
         command = [sys.executable, "-c", code, *args]
-        process = children.Child(command, env=os.environ | {"PYTHONPATH": path}, stderr=children.PIPE, text=True)
+        options = {"env": os.environ | {"PYTHONPATH": path}, "also": "litellm"}
+        process = children.Child(command, stderr=children.PIPE, text=True, **options)
         until = time.monotonic() + _PATIENCE
         while len(server.requests) < requests and process.poll() is None and time.monotonic() < until:
             time.sleep(0.01)

@@ -38,13 +38,14 @@ def test_a_request_whose_connection_is_lost_is_not_sent_again(serve, monkeypatch
     assert len(server.requests) == 1
 
 
-def said_by(code, directory, **environment):
+def said_by(code, directory, also="", **environment):
     """What a new process prints that runs this code."""
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = children.run(
         [sys.executable, "-c", f"from crewlite import LLM; from server import *\n{code}"],
         cwd=directory,
         env=os.environ | {"PYTHONPATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "True"} | environment,
+        also=also,
         capture_output=True,
         text=True,
     )
@@ -68,7 +69,7 @@ def test_a_program_that_loaded_litellm_is_told_no_more_by_its_logs_than_before(t
     code = """import litellm
 with Server(reply(chat("hello"))) as server:
     LLM("openai/foo", base_url=server.base_url).call("Who?")"""
-    assert "completion()" not in said_by(code, tmp_path)
+    assert "completion()" not in said_by(code, tmp_path, also="litellm")
 
 
 BELOW_ZERO = {"prompt_tokens": -7, "completion_tokens": -5, "total_tokens": -12}

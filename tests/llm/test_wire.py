@@ -625,7 +625,7 @@ ODD = ("a stream", "a stream that is reset", "usage in words", "content in parts
 ODD += ("401, the key in its message", "400, a header in its message", "silence in the body", "anthropic: reset")
 
 
-def said_by(code, directory):
+def said_by(code, directory, also=""):
     """What a new process prints that runs this code, which may import this module."""
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     done = children.run(
@@ -633,6 +633,7 @@ def said_by(code, directory):
         cwd=directory,
         # litellm, if the code loads it first, would ask the network for prices
         env=os.environ | {"PYTHONPATH": path, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        also=also,
         capture_output=True,
         text=True,
     )
@@ -663,7 +664,7 @@ def test_if_the_program_loaded_litellm_first_there_is_one_request_and_no_secret_
         "with Server(OK) as server:\n"
         "    LLM('openai/x', base_url=server.base_url, api_key=KEY, extra_headers={'X-Proxy': PROXY_KEY}).call('Who?')"
     )
-    said = said_by(code, tmp_path)
+    said = said_by(code, tmp_path, also="litellm")
     assert not [secret for secret in SECRETS if secret in said]
 
 

@@ -123,10 +123,11 @@ def test_an_answer_to_the_copy_of_a_run_at_work_is_not_given_to_the_run(name, tm
 
 
 FORKS = """
-import fcntl, os, signal, sys, time
+import fcntl, os, signal, sys, time, warnings
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
 from crewlite.testing import RecordedLLM, ScriptedLLM
 
+warnings.simplefilter("ignore")
 location, at = sys.argv[1], {"reads": fcntl.LOCK_SH, "writes": fcntl.LOCK_EX}[sys.argv[2]]
 forked = []
 
@@ -157,7 +158,7 @@ print("done")
 @pytest.mark.parametrize("does", ["reads", "writes"])
 def test_a_child_that_was_forked_while_its_parent_held_a_lock_is_in_nobodys_way(does, tmp_path):
     location = str(tmp_path / "store")
-    command = [sys.executable, "-W", "ignore", "-c", FORKS, location, does]
+    command = [sys.executable, "-c", FORKS, location, does]
     first = children.run(command, stdout=children.PIPE, text=True, timeout=30)
     assert first.returncode == (-signal.SIGKILL if does == "writes" else 0)
     again = children.run([*command[:-1], "reads"], stdout=children.PIPE, text=True, timeout=30)
@@ -465,8 +466,10 @@ def test_a_child_that_is_forked_while_a_reply_is_recorded_has_the_recorded_repli
 
 
 FORKS_IN_A_STEP = """
-import os, sys
+import os, sys, warnings
 from crewlite.flow import flow, step
+
+warnings.simplefilter("ignore")
 
 def fork():
     if child := os.fork():
@@ -504,6 +507,6 @@ print("code", program.kickoff())
 )
 def test_a_child_that_was_forked_in_a_step_ends_there_and_tells_how(step, ends, code, said):
     script = FORKS_IN_A_STEP.format(step=step, ends=ends)
-    done = children.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=60)
+    done = children.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1:] == [f"code {code}"], done.stderr
     assert said in done.stderr and bool(said) == bool(done.stderr)
