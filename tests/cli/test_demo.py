@@ -105,13 +105,13 @@ def test_no_model_is_taken_from_the_environment(tmp_path):
 
 
 def test_a_crew_that_stops_by_itself_is_said_to_have_done_so_and_how_to_go_on_without_a_traceback(tmp_path):
-    ended = run("demo", "--directory", str(tmp_path), "--model", "nobody")
+    ended = run("demo", "--directory", str(tmp_path), "--model", "openai/nobody", OPENAI_API_KEY="")
     said = ended.stderr.decode()
     assert ended.returncode == 1
-    assert "No provider is known for model 'nobody'" in said
+    assert "OPENAI_API_KEY" in said
     assert "the crew stopped by itself, with exit code 1" in said
     assert re.search(
-        r"to go on with it: \S+ -m crewlite.cli.demo_crew --directory \S+ --run-id demo-\w+ --model nobody", said
+        r"to go on with it: \S+ -m crewlite.cli.demo_crew --directory \S+ --run-id demo-\w+ --model openai/nobody", said
     )
     assert "Traceback" not in said
 
