@@ -32,7 +32,7 @@ from crewlite.disk import Operation
 from crewlite.errors import CrewliteError
 from crewlite.testing.failing import kill
 
-FEW = 12  # operations of an act that are always all tried, each with the next fault in turn
+FEW = 12  # operations of an act of which at least every third is tried, each with the next fault in turn
 QUICK = ("refused", "kill")
 ALL = ("ENOSPC", "EIO", "full", "kill", "torn")
 SAYS = {errno.ENOSPC: "database or disk is full", errno.EIO: "disk I/O error"}
@@ -205,7 +205,7 @@ def trials_of(
     after = look_at(store_of(clean, provider))
     operations[name] = outcome["operations"]
     few = operations[name] <= FEW
-    step = 1 if few else options.share
+    step = min(options.share, 3) if few else options.share
     for at in [options.only] if options.only else range(1 + options.seed % step, operations[name] + 1, step):
         for kind in ALL if options.all else QUICK[at % 2 :][:1] if few else QUICK:
             world = copy(start, directory / f"{name}-{at}-{kind}", act)
