@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from types import FrameType, TracebackType
 
-from crewlite.errors import CrewliteError, add_note, notes_of
+from crewlite.errors import CrewliteError, add_note, notes_of, text_of
 
 _WHERE = "In step "
 RECORDED = "Recorded: "
@@ -67,9 +67,15 @@ def name_step(error: BaseException, address: str) -> None:
 
 
 def text(error: BaseException) -> str:
-    """Return the shortened traceback of an error, as Python would print it."""
+    """Return the shortened traceback of an error, as Python would print it.
+
+    If Python cannot format it, the text says so: from Python 3.15 on, that may import modules, which takes a free file.
+    """
     shorten(error)
-    return "".join(traceback.format_exception(error))
+    try:
+        return "".join(traceback.format_exception(error))
+    except (ImportError, OSError) as failure:
+        return f"{type(error).__qualname__}: {text_of(error)}\n(its traceback cannot be formatted: {failure})\n"
 
 
 def users_place(frame: FrameType | None) -> str:

@@ -206,3 +206,12 @@ def test_an_error_that_takes_no_note_is_raised_as_it_is():
     tracebacks.name_step(error, "step:x")
     tracebacks.shorten(error)
     assert not hasattr(error, "__notes__")
+
+
+def test_an_error_whose_traceback_cannot_be_formatted_is_told_all_the_same(monkeypatch):
+    def refuse(error):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(traceback, "format_exception", refuse)
+    said = tracebacks.text(KeyError("mine"))
+    assert said == "KeyError: 'mine'\n(its traceback cannot be formatted: [Errno 24] Too many open files)\n"
