@@ -35,8 +35,7 @@ log = logging.getLogger("crewlite.run")
 
 _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
 _LOOK = 0.5
-"""How often, in seconds, a wait looks for signals. A signal that comes just before a wait begins would otherwise be
-handled only after the wait. On Windows no signal ends a wait."""
+"""How often, in seconds, a wait looks for signals: none ends it on Windows, nor one that comes just before it."""
 _GLANCE = 0.002  # seconds between two looks at an event
 _GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening, and the end of the process for the loop
 _IMPORT = 30.0  # seconds that the end of the process waits for the loop if that imports a module
@@ -56,9 +55,13 @@ def loop() -> asyncio.AbstractEventLoop:
     global _loop, _thread
     with _lock:
         if _loop is None:
-            _loop = new_loop()
-            _thread = threading.Thread(target=_turn, args=(_loop,), name="crewlite-loop", daemon=True)
-            _thread.start()
+            made = new_loop()
+            thread = threading.Thread(target=_turn, args=(made,), name="crewlite-loop", daemon=True)
+            with contextlib.ExitStack() as refused:  # by the system, or by Python as the program ends
+                refused.callback(made.close)
+                thread.start()
+                refused.pop_all()
+            _loop, _thread = made, thread
         return _loop
 
 
@@ -261,7 +264,8 @@ async def guarded(work: Awaitable[T]) -> T:
     """
     try:
         return await work
-    except Exception:
+    except Exception as error:
+        threads.check_program_goes_on(error)
         raise
     except BaseException as error:  # what would end more than this call
         confine(error)

@@ -13,6 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
+from crewlite.errors import ProgramEnding
+from crewlite.lazy import futures
+
 Call = Callable[[], None]
 Calls = queue.SimpleQueue[tuple[Call, str] | None]
 
@@ -20,6 +23,33 @@ Calls = queue.SimpleQueue[tuple[Call, str] | None]
 def begin(call: Call, name: str) -> None:
     """Make a call that raises nothing, in a thread with this name that makes no other one meanwhile."""
     (_mine.get() or _Threads(over=True)).begin(call, name)
+
+
+def check_program_goes_on(error: BaseException) -> None:
+    """Raise ProgramEnding if an error is, or came from, Python's refusal of a thread because the program ends.
+
+    Once the main thread has ended, the threads of asyncio and of executors are refused; by Python 3.12.1 all threads.
+    """
+    if isinstance(error, ProgramEnding):
+        return
+    led: BaseException | None = error
+    seen = set[int]()
+    while led is not None and id(led) not in seen:
+        said = led.args[0] if isinstance(led, RuntimeError) and led.args else None
+        if isinstance(said, str) and said.endswith("shutdown") and _are_refused():
+            raise ProgramEnding(said) from error
+        seen.add(id(led))
+        led = led.__context__ if led.__cause__ is None else led.__cause__
+
+
+def _are_refused() -> bool:
+    """Return whether threads are refused now. An executor that was shut down refuses them too, but not for all code."""
+    try:
+        with futures.ThreadPoolExecutor(1) as another:
+            another.submit(int)
+    except RuntimeError:
+        return True
+    return False
 
 
 @contextlib.contextmanager

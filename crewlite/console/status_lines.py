@@ -64,13 +64,13 @@ def _join(console: Console, run: Underway) -> StatusLines | None:
     with _lock:
         file = console.file
         if isinstance(file, _Stream) and file.status_lines is _status_lines:
-            status_lines: StatusLines | None = file.status_lines
+            status_lines = file.status_lines
         elif _status_lines is None and _has_status_lines(console):
-            status_lines = _status_lines = StatusLines(file)
+            status_lines = StatusLines(file)
         else:
-            status_lines = None
-        if status_lines:
-            status_lines.enter(run)
+            return None
+        status_lines.enter(run)  # the system may refuse the thread of the first run
+        _status_lines = status_lines
         return status_lines
 
 
@@ -100,14 +100,13 @@ class StatusLines:
     def enter(self, run: Underway) -> None:
         """Add a run to the status lines. The first one replaces sys.stdout and sys.stderr."""
         with self.lock:
+            if not self._runs:
+                threading.Thread(target=self._keep_time, name="crewlite-status-lines", daemon=True).start()
+                self._streams = [_Stream(self, at) for at in ("stdout", "stderr") if _is_terminal(getattr(sys, at))]
+                for stream in self._streams:
+                    stream.stand_in()
+                atexit.register(self.end)
             self._runs.append(run)
-            if len(self._runs) > 1:
-                return
-            self._streams = [_Stream(self, name) for name in ("stdout", "stderr") if _is_terminal(getattr(sys, name))]
-            for stream in self._streams:
-                stream.stand_in()
-        atexit.register(self.end)
-        threading.Thread(target=self._keep_time, name="crewlite-status-lines", daemon=True).start()
 
     def leave(self, run: Underway) -> None:
         """Remove a run from the status lines. After the last one the terminal and the streams are as before."""

@@ -14,7 +14,7 @@ as the failures of recorded steps name it.
     ├── JournalCorrupt (ValueError) ── SchemaTooNew, CheckpointMismatch
     ├── BranchExists, RunExists (ValueError)
     ├── BranchConflictError, RunCancelled, RunEnded, EffectsRepeat, CheckpointIsBehind, InDoubt, Suspended,
-    │   OnLoopThread,
+    │   OnLoopThread, ProgramEnding,
     │   MaxIterations, RecoveryAborted, RecoveryEscalated, Redacted, StateConflict, StepCrashed, StepDeadlock,
     │   StepRaised (RuntimeError)
     ├── RunMismatch (ValueError) ── InputsChanged, TaskGone, TaskDrifted, QuestionsChanged,

@@ -67,7 +67,25 @@ class TimeBudgetExceeded(BudgetExceeded, TimeoutError):
     code = "time_budget_exceeded"
 
 
-STOPS = (Suspended, AnswerRefused, BudgetExceeded)
+class ProgramEnding(CrewliteError, RuntimeError):
+    """The main thread of the program has ended, so Python refuses a thread that the run needs, and the run has stopped.
+
+    None of its steps has failed, and the same program goes on when it is started again. `refusal`: what Python said.
+    """
+
+    code = "program_ending"
+    ends_run = True
+
+    def __init__(self, refusal: str) -> None:
+        super().__init__(
+            f"The main thread of this program has ended, so Python refuses a thread that the run needs ({refusal}). "
+            f"The run has stopped, and none of its steps has failed. Start the program again to go on, and let its "
+            f"main thread wait until the run has ended"
+        )
+        self.refusal = refusal
+
+
+STOPS = (Suspended, AnswerRefused, BudgetExceeded, ProgramEnding)
 """Errors that stop a run until somebody acts."""
 
 NOT_TO_SWALLOW = (*STOPS, InDoubt, AnswerMisfit, NonDeterminism, TaskDrifted, ChangeUnused)

@@ -17,6 +17,7 @@ from crewlite.llm.base import ToolCall
 from crewlite.recovery import EarlierCall, GuardedCall
 from crewlite.recovery.guards import UNGUARDED, VETOES, guarding
 from crewlite.step_parts import Effect, Intent
+from crewlite.threads import check_program_goes_on
 from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.naming import address_name
@@ -141,6 +142,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
     except CONTROL_FLOW:
         raise  # no failure of the tool
     except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
+        check_program_goes_on(error)
         await _announce(tool, error, tracebacks.text(error), about)
         if not tool.is_told_of(error):
             raise

@@ -56,6 +56,7 @@ MADE = [
     errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required", edited="task:a", run_id="r", branch="x"),
     errors.AnswerTimeout("Publish?", 60.0),
     errors.OnLoopThread("kickoff"),
+    errors.ProgramEnding("cannot schedule new futures after interpreter shutdown"),
     errors.BudgetExceeded("task 'a'", "max_tokens", limit=100, used=120, run_id="run", location="./store"),
     errors.TimeBudgetExceeded("crew 'c'", "max_execution_time", limit=1.5, used=2.0, run_id="run", branch="b"),
     errors.MaxIterations("Writer", 25),
@@ -128,6 +129,7 @@ def test_every_error_has_a_code_of_its_own():
         ("answer_refused", "AnswerRefused"),
         ("answer_timeout", "AnswerTimeout"),
         ("on_loop_thread", "OnLoopThread"),
+        ("program_ending", "ProgramEnding"),
         ("budget_exceeded", "BudgetExceeded"),
         ("time_budget_exceeded", "TimeBudgetExceeded"),
         ("max_iterations", "MaxIterations"),
@@ -282,7 +284,7 @@ HOMES = {
     "recovery": "RecoveryAborted RecoveryEscalated",
     "root": "CrewliteError",
     "run": "CheckpointIsBehind DeadlineExceeded GuardrailFailed InDoubt InputsChanged MaxIterations NonDeterminism OnLoopThread OutputInvalid QuestionsChanged Redacted RunCancelled RunEnded RunMismatch StateConflict StepCrashed StepDeadlock StepRaised StepTimeout Suspended TaskDrifted TaskGone TooManyCalls",
-    "stops": "BudgetExceeded TimeBudgetExceeded",
+    "stops": "BudgetExceeded ProgramEnding TimeBudgetExceeded",
 }
 
 

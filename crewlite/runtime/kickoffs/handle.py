@@ -11,11 +11,13 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
 from crewlite import background
-from crewlite.errors import OnLoopThread, RunCancelled, Suspended, add_note, repr_of
+from crewlite.errors import OnLoopThread, ProgramEnding, RunCancelled, Suspended, add_note, repr_of
 from crewlite.keywords import methods_with_known_keywords
+from crewlite.lazy import futures
 from crewlite.runtime.kickoffs.left_behind import is_finished, named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import cut_short
+from crewlite.threads import check_program_goes_on
 from crewlite.tracebacks import INTERRUPTED, shortened
 from crewlite.unawaited import shielded
 from crewlite.usage import Usage
@@ -45,7 +47,7 @@ class RunHandle(Generic[R]):
         self._future = background.submit(self._work.run(kickoff, progress, given))
         self._asked = False
         ended = submitted(self._left_behind)
-        self._future.add_done_callback(lambda _: ended())
+        self._future.add_done_callback(lambda future: _has_stopped_with_program(future) or ended())
         self._future.add_done_callback(lambda _: known.put(None))
         try:
             background.next_of(known, _TO_BEGIN if background.running_loop() else None)
@@ -159,8 +161,10 @@ class RunHandle(Generic[R]):
 
     def _left_behind(self) -> str:
         """What to tell if the program ends now: how to go on with the run; "" if it has ended, or is being ended."""
-        if not self.at_work or self._work.is_cut or is_finished(self._progress):
+        stopped = _has_stopped_with_program(self._future)
+        if not (self.at_work or stopped) or self._work.is_cut or is_finished(self._progress):
             return ""
+        self._asked = self._asked or stopped
         return told(self._what, self._progress, self._how_to_go_on)
 
     @property
@@ -169,6 +173,11 @@ class RunHandle(Generic[R]):
 
     def _cut(self) -> None:
         self._work.cut()
+
+
+def _has_stopped_with_program(run: futures.Future[Any]) -> bool:
+    """Return whether a run has stopped because the main thread of the program has ended."""
+    return run.done() and not run.cancelled() and isinstance(run.exception(), ProgramEnding)
 
 
 class _Work:
@@ -191,3 +200,6 @@ class _Work:
             return await kickoff()
         except asyncio.CancelledError:
             raise RunCancelled(progress.run_id or given, progress.branch) from None
+        except RuntimeError as error:
+            check_program_goes_on(error)
+            raise

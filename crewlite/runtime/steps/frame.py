@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
@@ -33,6 +33,7 @@ from crewlite.state.format.outcome import Attempt
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.step_parts import Limit
+from crewlite.threads import check_program_goes_on
 from crewlite.usage import Usage
 
 T = TypeVar("T")
@@ -234,19 +235,13 @@ class Frame(Scope):
         """
         parts: list[list[str]] = []
         at = address
-        for frame in (self, *self._around()):
+        frame: Frame | None = self
+        while frame is not None:
             asked = [frame.fingerprint] if frame.address else []  # the root's question is the inputs of the run
             if part := asked + ([] if frame.inherited.mode.strict_replay else frame.children.heard_before(at)):
                 parts.append(part)
-            at = frame.address
+            at, frame = frame.address, frame.around
         return replay.Basis(codec.digest(parts) if parts else "", self.inherited.after)
-
-    def _around(self) -> Iterator[Frame]:
-        """Yield the frames of the enclosing steps, the nearest first."""
-        frame = self.around
-        while frame is not None:
-            yield frame
-            frame = frame.around
 
     def hear(self, address: str, said: SaidRecord | None) -> None:
         """Receive what a child step reported about its work, once the step has its outcome or has failed finally."""
@@ -338,10 +333,11 @@ class Frame(Scope):
             value = await step.work()
             if self.children.spawned:
                 await self.children.spawned.end()
-        except self.fails:  # if a child step stops the run, the error of that step is raised below
+        except self.fails as error:  # if a child step stops the run, the error of that step is raised below
             if self.children.spawned:
                 await self.children.spawned.ended()
             if not self.children.suspended:
+                check_program_goes_on(error)
                 raise
         except BaseException as error:  # what would end more than this step
             confine(error)

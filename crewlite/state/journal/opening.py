@@ -6,6 +6,7 @@ process that acquires the branch waits for them, because it must not read a bran
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from concurrent.futures import Future
@@ -60,15 +61,17 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
     store = held(open_store(provider, location))
     if _is_interchangeable(provider):  # several paths may lead to one store
         key = _key(provider, store.location)
-    with guard:
-        writer = writers.get(key)
-        if shared := writer:
-            shared.users += 1
-        else:
-            writer = writers[key] = Writer(store, key, provider.name, users=1)
-            writer.start()
-    if shared:
-        store.close()
+    with contextlib.ExitStack() as unused:
+        unused.callback(store.close)
+        with guard:
+            writer = writers.get(key)
+            if writer:
+                writer.users += 1
+            else:
+                writer = Writer(store, key, provider.name, users=1)
+                writer.start()  # the system may refuse a thread
+                writers[key] = writer
+                unused.pop_all()
     return writer
 
 

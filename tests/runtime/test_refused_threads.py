@@ -1,0 +1,131 @@
+"""Where a thread is refused, because the system has no more or because the program ends, no run hangs or has failed."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from crewlite import History
+from tests import children
+
+REFUSED_BY_THE_SYSTEM = """
+import sys, threading
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+@step
+def plain(n):
+    return n
+
+@flow(name="survey", checkpoint=CheckpointConfig(location=sys.argv[1]))
+async def survey():
+    return [await plain.submit(n) for n in range(2)]
+
+begin, left = threading.Thread.start, 0
+
+def start(thread):
+    global left
+    left -= 1
+    threading.stack_size(1 << 40 if left < 0 else 0)  # so large a stack is refused
+    try:
+        begin(thread)
+    finally:
+        threading.stack_size(0)
+
+threading.Thread.start = start
+for allowed in range(20):
+    left = allowed
+    try:
+        survey.kickoff(run_id=f"run-{allowed}")
+    except RuntimeError as error:
+        print(error)
+    else:
+        break
+    left = 1_000
+    assert survey.kickoff(run_id=f"run-{allowed}") == [0, 1]
+"""
+
+
+@pytest.mark.parametrize("location", ["runs.db", "runs"])
+def test_a_kickoff_to_which_the_system_refuses_any_of_its_threads_goes_on_when_it_has_them(tmp_path, location):
+    """The event loop, the writer of the store and the first step each begin a thread. None may be taken for begun."""
+    said = {"stdout": children.PIPE, "text": True, "check": True}
+    done = children.run([sys.executable, "-c", REFUSED_BY_THE_SYSTEM, location], cwd=tmp_path, **said)
+    assert done.stdout.splitlines() == ["can't start new thread"] * 3
+
+
+REFUSED_AT_THE_END = """
+import asyncio, sys, threading
+from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite.errors import ProgramEnding
+from crewlite.flow import flow, step
+from crewlite.testing import ScriptedLLM, ToolCall
+from crewlite.tools import tool
+
+what, until_refused = sys.argv[1], sys.argv[2] == "until refused"
+
+async def ask_for_threads():
+    while until_refused:
+        await asyncio.to_thread(str, 1)
+        await asyncio.sleep(0.005)
+    return await asyncio.to_thread(str, 1)
+
+asked = step(retries=3)(ask_for_threads)
+
+@step
+def otherwise():
+    return "otherwise"
+
+@flow(name="survey", checkpoint=CheckpointConfig(location="runs.db"))
+async def survey():
+    try:
+        return await asked()
+    except Exception:
+        return await otherwise.submit()
+
+@tool
+async def look() -> str:
+    "Look something up."
+    return await ask_for_threads()
+
+def replies(messages):
+    return messages[-1]["content"] if messages[-1]["role"] == "tool" else ToolCall("look", {})
+
+if what == "tool":
+    agent = Agent(role="Reader", goal="Read.", backstory="A reader.", tools=[look], llm=ScriptedLLM(replies))
+    task = Task(name="read", description="Read.", expected_output="What was read.", agent=agent)
+    run = Crew(tasks=[task], checkpoint=CheckpointConfig(location="runs.db"))
+else:
+    run = survey
+
+def wait(handle):
+    try:
+        print(handle.result())
+    except ProgramEnding as error:
+        print(repr(error.__cause__), error)
+
+if until_refused:
+    threading.Thread(target=wait, args=(run.submit(run_id="one"),)).start()
+else:
+    print(run.kickoff(run_id="one"))
+"""
+
+
+@pytest.mark.parametrize("what", ["step", "tool"])
+def test_a_run_that_python_refuses_a_thread_as_the_program_ends_has_not_failed_and_goes_on(tmp_path, what):
+    """Neither retries nor a model nor code that catches all errors hears of what is no failure of the step."""
+    said = {"stdout": children.PIPE, "stderr": children.PIPE, "text": True, "check": True}
+    program = [sys.executable, "-c", REFUSED_AT_THE_END, what]
+    done = children.run([*program, "until refused"], cwd=tmp_path, **said)
+    assert done.stdout.startswith("RuntimeError('cannot schedule new futures after ")
+    assert "none of its steps has failed" in done.stdout
+    assert "Start the program again to go on" in done.stdout
+    assert "This program ends before 1 run" in done.stderr
+    assert "To go on: run the same script again" in done.stderr
+    found = History(tmp_path / "runs.db").run("one")
+    assert found.status == "unfinished"
+    assert "failed" not in {one.status for one in found.steps}
+    done = children.run([*program, "at work"], cwd=tmp_path, **said)
+    assert done.stdout == "1\n"
+    assert all(step.status == "finished" for step in History(tmp_path / "runs.db").run("one").steps)
