@@ -26,12 +26,12 @@ from crewlite.testing import ScriptedLLM
 from tests.class_flows import graphs
 from tests.crews import CREWS, KICKOFFS
 from tests.cuts import RUN, Kept
-from tests.flow import test_random_calls as calls, test_state_programs as values
+from tests.flow import random_calls as calls, state_programs as values
 from tests.parts import Stop
-from tests.recovery import test_once_moved as tills
+from tests.recovery import tills
 from tests.soak import SEED, in_time
 from tests.state import compaction_law as law
-from tests.state.test_histories import Program as AnyHistory, World
+from tests.state.random_histories import Program as AnyHistory, World
 
 EVENTS = ["task_completed", "llm_call_completed", "tool_usage_started", "step_completed", "method_execution_finished"]
 
