@@ -46,8 +46,6 @@ class Kind(NamedTuple):
     """Whether a definition of this kind can be rebuilt from the record of its run."""
     heard: bool = True
     """Whether the outcome is part of what later model calls of the same parent are asked."""
-    is_ordered: bool = False
-    """Whether later behaviour depends on the order in which steps of this kind were committed."""
     is_aside: bool = False
     """Whether the models that the step asks talk about the work, so that their replies are no part of the answer."""
     is_about_failure: bool = False
@@ -82,7 +80,7 @@ GUARDRAIL = Kind("guardrail", "guardrail", holds_value=True, is_aside=True)
 HUMAN = Kind("human", "human", given=lambda outcome: outcome.get("answer"), asks_person=True, waits=True)
 LLM = Kind("llm", "model", asks_model=True)
 MESSAGE = Kind("message", "message")
-METHOD = Kind("method", "method", holds_value=True, is_ordered=True, is_uncaught=True, is_flow=True, worker="code")
+METHOD = Kind("method", "method", holds_value=True, is_uncaught=True, is_flow=True, worker="code")
 OBSERVATION = Kind("observation", "observation", is_aside=True)
 PLAN = Kind("plan", "plan", holds_value=True, heard=False, is_aside=True, worker="model")
 REASONING = Kind("reasoning", "reasoning", is_aside=True)

@@ -163,3 +163,14 @@ def planted(chance: random.Random, depth: int = 3) -> Tree:
     if form in (each, blocking, side):
         return form.name, [planted(chance, depth - 1) for _ in range(chance.randint(1, 3))]
     return form.name, planted(chance, depth - 1)
+
+
+def regrown(tree: Tree, chance: random.Random) -> Tree:
+    """The tree with another one in place of a random part of it."""
+    form, inside = tree[0], tree[1]
+    if FORMS[form] in LEAVES or chance.random() < 0.2:
+        return planted(chance, 1)
+    if not isinstance(inside, list):
+        return form, regrown(inside, chance)
+    at = chance.randrange(len(inside))
+    return form, [regrown(one, chance) if n == at else one for n, one in enumerate(inside)]

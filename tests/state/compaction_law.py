@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from crewlite import History
@@ -34,7 +35,7 @@ def outside(record: Record) -> list[str]:
 
 
 def step_told(step: StepView, inner: bool) -> tuple[Any, ...]:
-    """What a reader is told of a step, but for the number of its commit, which is that of the merged one.
+    """What a reader is told of a step.
 
     Whether the code still asks for a call inside a finished step is told by the replies of the model, which may be left
     out.
@@ -48,6 +49,7 @@ def step_told(step: StepView, inner: bool) -> tuple[Any, ...]:
         step.reused_from,
         step.started_at,
         step.ended_at,
+        step.seq,
     )
     return (*found, step.edited, step.repeatable, step.model, inner or step.unused)
 
@@ -63,8 +65,8 @@ def times(run: RunHistory) -> dict[str, float]:
 
 
 def told(place: Checkpoint) -> dict[str, Any]:
-    """All that a checkpoint tells, but for the numbers of the commits of its events, which are those of the merged ones."""
-    return place.to_dict() | {"events": [event[:-1] for event in place.events()]}
+    """All that a checkpoint tells."""
+    return place.to_dict() | {"events": place.events()}
 
 
 OF_A_READER: dict[str, Callable[[RunHistory], Any]] = {
@@ -75,7 +77,7 @@ OF_A_READER: dict[str, Callable[[RunHistory], Any]] = {
         *("waiting", "unused_answers", "unsettled"),
     )
 } | {
-    "events": lambda run: [event[:-1] for event in run.events()],
+    "events": lambda run: run.events(),
     "order of steps": lambda run: [one.address for one in run.steps if not run._record.is_inside(one.address)],
     "usage of steps": lambda run: {
         at: run.usage_of(at)
@@ -91,18 +93,25 @@ OF_A_RESUME: dict[str, Callable[[Record], Any]] = {
     for name in ("claim", "auto_approve", "restored", "epoch", "seq", "sum", "inherited")
 } | {
     "outcomes": lambda record: {
-        at: (one.fingerprint, one.digest, one.attempt) for at in outside(record) if (one := record.outcomes[at])
+        at: (one.fingerprint, one.digest, one.attempt, one.seq, one.order)
+        for at in outside(record)
+        if (one := record.outcomes[at])
     },
     "failures": lambda record: {
-        at: (one.number, one.fingerprint) for at, one in record.failures.items() if not record.is_inside(at)
+        at: (one.number, one.fingerprint, one.seq, one.order)
+        for at, one in record.failures.items()
+        if not record.is_inside(at)
     },
     "undecided": lambda record: sorted(undecided(record)),
     "begun": lambda record: {at: n for at, n in record.begun_once.items() if not record.settled(at)},
     "intended": lambda record: {at: n for at, n in record.intended.items() if not record.settled(at)},
     "intents": lambda record: {at: n for at, n in record.intents.items() if not record.settled(at)},
-    "asked": lambda record: {at: one for at, one in record.asked.items() if not record.settled(at)},
+    "asked": lambda record: {
+        at: ({**one, "seq": 0}, record.asked_in[at]) for at, one in record.asked.items() if not record.settled(at)
+    },
+    "claims": lambda record: record.events.claims,
     "answers": lambda record: {at: one for at, one in record.answers.items() if not record.settled(at)},
-    "edited": lambda record: sorted(record.edited),
+    "edited": lambda record: record.edited,
     "worked": lambda record: {at: one for at, one in record.worked.items() if not record.settled(at)},
     "versions": lambda record: dict(record.kept.versions),
     "own values": lambda record: dict(record.kept.own),
@@ -118,7 +127,7 @@ PARTLY: dict[str, Callable[[RunHistory], dict[Any, Any]]] = {
         for one in run.attempts
     },
     "attempt": lambda run: {
-        (at, one.ended_at): (one.number, one.final, one.void, one.message)
+        (at, one.ended_at): (one.number, one.final, one.void, one.message, one.order)
         for at, tries in run._record.attempts.items()
         for one in tries
     },
@@ -169,18 +178,25 @@ def differing(whole: RunHistory, then: RunHistory) -> list[str]:
     return broken
 
 
-def hold(provider: Kept, run_id: str, branch: str) -> Iterator[tuple[str, Kept, Kept]]:
-    """Compact a branch in several ways. Yields, for each way, the store with the whole journal, and the compacted one.
+def hold(provider: Kept, run_id: str, branch: str) -> Iterator[tuple[str, Callable[[], tuple[Kept, Kept]]]]:
+    """Compact a branch in several ways. Yields, for each, a function that makes a store with the whole journal and one with
+    the compacted one.
 
     Raises AssertionError if anything is not the same in both.
     """
     for way in WAYS:
-        whole, then = provider.cut(len(provider.commits)), provider.cut(len(provider.commits))
-        for left in way:
-            _compact(whole, then, run_id, branch, left)
-            broken = compared(whole, then, f"{run_id}/{branch}")
-            assert not broken, "\n".join([f"{run_id}/{branch} compacted with {left} checkpoints of {way}:", *broken])
-        yield f"{run_id}/{branch} compacted with {way} checkpoints", whole, then
+        for ways in (way[:number] for number in range(1, len(way) + 1)):
+            broken = compared(*_both(provider, run_id, branch, ways), f"{run_id}/{branch}")
+            assert not broken, "\n".join([f"{run_id}/{branch} compacted with {ways} checkpoints:", *broken])
+        yield f"{run_id}/{branch} compacted with {way} checkpoints", partial(_both, provider, run_id, branch, way)
+
+
+def _both(provider: Kept, run_id: str, branch: str, way: Sequence[int]) -> tuple[Kept, Kept]:
+    """A store with the whole journal, and one in which it is compacted."""
+    whole, then = provider.cut(len(provider.commits)), provider.cut(len(provider.commits))
+    for left in way:
+        _compact(whole, then, run_id, branch, left)
+    return whole, then
 
 
 def _compact(whole: Kept, then: Kept, run_id: str, branch: str, left: int) -> None:

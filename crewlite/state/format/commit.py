@@ -20,6 +20,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 
 from crewlite import kinds
 from crewlite.codec import JsonObject
+from crewlite.state.format.compacted import Compacted, check_compacted
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.fields import (
     BranchName,
@@ -31,6 +32,7 @@ from crewlite.state.format.fields import (
     Intent,
     Number,
     Operations,
+    Recorded,
     RunName,
     Text,
     Time,
@@ -223,6 +225,8 @@ class StepRecord(TypedDict):
     again: NotRequired[bool]
     edited: NotRequired[bool]
     at: NotRequired[Time]
+    recorded: NotRequired[Recorded]
+    """The commit that recorded it, and its index there, after a compaction."""
     ms: Annotated[float, Field(gt=-1e13, lt=1e13)]  # so that the time at which the step began is a date
     error: NotRequired[ErrorRecord]
     fingerprint: NotRequired[Text]
@@ -244,7 +248,7 @@ class StepRecord(TypedDict):
     state: NotRequired[Operations]
     """The changes that the step made to the state of the enclosing step."""
     order: NotRequired[list[int]]
-    """The position of `state` among the changes of other steps; if left out, (this commit, the step's index in it)."""
+    """Of an edit: the position of the outcome before it among all steps; early releases also wrote it when merging."""
 
 
 class LateChanges(TypedDict):
@@ -264,7 +268,7 @@ class TimeAtWork(TypedDict):
 
 
 class MadeCall(TypedDict):
-    """A call with effect="once" that was made; `seq` was the number of the commit that held its intent."""
+    """A call with effect="once" that was made; `seq` is the number of the commit that recorded its intent."""
 
     address: Text
     seq: Number
@@ -279,6 +283,8 @@ class AskedQuestion(TypedDict):
     address: Text
     question: Text
     at: Time
+    seq: NotRequired[Number]
+    """The number of the commit that recorded it, after a compaction."""
     schema: NotRequired[Any]
     name: NotRequired[Text | None]
     until: NotRequired[Time | None]
@@ -336,13 +342,6 @@ class ValueChanges(TypedDict, total=False):
     """The id of the checkpoint whose values were restored; None again after the next snapshot."""
 
 
-class Compacted(TypedDict):
-    """The commits that one commit replaces after a compaction: the number of the first, the checksum of the last."""
-
-    first: Number
-    sum: Hex
-
-
 def _check_definition(definition: JsonObject) -> JsonObject:
     if kinds.of(definition["kind"]) is kinds.CREW and "tasks" not in definition:
         raise ValueError("a crew without tasks")
@@ -371,8 +370,8 @@ def _check_step(step: StepRecord) -> StepRecord:
 def _check_commit(commit: Commit) -> Commit:
     seq, checkpoint, run = commit["seq"], commit.get("place"), commit.get("run")
     base = run.get("base") if run else None
-    if "folded" in commit and commit["folded"]["first"] > seq:
-        raise ValueError("it ends before it begins")
+    if folded := commit.get("folded"):
+        check_compacted(folded, seq, commit.get("events", ()))
     if checkpoint:
         check_checkpoint(checkpoint, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):

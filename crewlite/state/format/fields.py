@@ -64,6 +64,8 @@ BranchName = Annotated[Text, AfterValidator(partial(check_name, "branch", slashe
 Intent = Annotated[tuple[Text, Text], Strict(strict=False)] | Annotated[tuple[Text, Text, Text], Strict(strict=False)]
 Event = Annotated[tuple[Text, Text, Text, Text], Strict(strict=False)]
 """An emitted event: (type, id, time, address)."""
+Recorded = Annotated[tuple[Number, Annotated[int, Field(ge=0)]], Strict(strict=False)]
+"""The commit that recorded a step, and the index of the step there."""
 Drop = Annotated[tuple[Text, Text | None], Strict(strict=False)]
 Operations = Annotated[list[list[Any]], AfterValidator(check_operations)]
 Coded = Annotated[dict[Text, Any], AfterValidator(_check_coded)]

@@ -40,6 +40,7 @@ class Outcome(NamedTuple):
     provenance: Mapping[str, str]
     milliseconds: float
     seq: int
+    """The number of the commit that recorded it, also after a compaction has merged that commit with others."""
     at: str
     """The time at which the outcome was recorded."""
     label: str | None = None
@@ -53,7 +54,7 @@ class Outcome(NamedTuple):
     changes: Sequence[Operation] = ()
     """The changes that the step made to the state of the enclosing step."""
     order: Order = ()
-    """The position of these changes among those of other steps."""
+    """The position of the step among all steps that the record holds; an edit takes that of the outcome before it."""
     said: SaidRecord | None = None
     """What the code of the step has reported about its work, with `record_step` and `update_state`."""
     worked: float | None = None
@@ -157,49 +158,53 @@ class Events:
     """The events of a record, in order. Each is built when it is read, as few readers of a record want them."""
 
     def __init__(self) -> None:
-        self._of_commits = list[tuple[int, Sequence[Event]]]()
+        self._of_commits = list[tuple[Sequence[int], Sequence[Event]]]()
         self._count = self._indexed = 0
         self._started_in = defaultdict[str, list[int]](list)
-        self._kickoffs = list[int]()
+        self.claims = list[int]()
+        """The numbers of the commits with which claims began or ended."""
         self._claim: Claim | None = None
         self.starts: dict[str, str] = {}
         """The time of the first start of each step, by address."""
 
-    def add(self, events: Sequence[Event], seq: int) -> None:
-        """Add the events of a commit."""
-        self._of_commits.append((seq, events))
+    def add(self, events: Sequence[Event], seq: int, merged: Sequence[int] | None = None) -> None:
+        """Add the events of a commit. `merged`: the number of the commit of each, if the commit replaces several."""
+        self._of_commits.append((merged or (seq,) * len(events), events))
         self._count += len(events)
         for kind, _, time, address in events:
             if kind.endswith("_started"):
                 self.starts.setdefault(address, time)
 
-    def claim(self, claim: Claim | None, seq: int) -> None:
-        """Note that the process with this claim writes from commit `seq` on. A compaction repeats its claim."""
-        if claim != self._claim:
-            self._kickoffs.append(seq)
-            self._claim = claim
+    def claim(self, claim: Claim | None, seq: int, merged: Sequence[int] | None = None) -> None:
+        """Note that the process with this claim writes from commit `seq` on. A compaction repeats its claim.
+
+        `merged`: the numbers of the commits with which claims began or ended, if that commit replaces several.
+        """
+        self.claims += [seq] * (claim != self._claim) if merged is None else merged
+        self._claim = claim
 
     def beside(self, address: str) -> Callable[[int], bool]:
         """Return a function that tells whether the kickoff that made a commit had started this step until then."""
-        for seq, events in islice(self._of_commits, self._indexed, None):  # few runs ask, so add() does not do it
-            for kind, _, _, at in events:
+        for numbers, events in islice(self._of_commits, self._indexed, None):  # few runs ask, so add() does not do it
+            for seq, (kind, _, _, at) in zip(numbers, events, strict=True):
                 if kind.endswith("_started"):
                     self._started_in[at].append(seq)
         self._indexed = len(self._of_commits)
-        ends = (*self._kickoffs, math.inf)  # the first commit of the next kickoff, as a merged one may be of both
-        ranges = [(seq, ends[bisect_right(self._kickoffs, seq)]) for seq in self._started_in.get(address, ())]
+        ends = (*self.claims, math.inf)  # the first commit of the next kickoff, as a merged one may be of both
+        ranges = [(seq, ends[bisect_right(self.claims, seq)]) for seq in self._started_in.get(address, ())]
         return lambda seq: any(first <= seq <= last for first, last in ranges)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[LightEvent]:
-        return (LightEvent(*event, seq) for seq, events in self._of_commits for event in events)
+        of_commits = (zip(events, numbers, strict=True) for numbers, events in self._of_commits)
+        return (LightEvent(*event, seq) for commit in of_commits for event, seq in commit)
 
 
 def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
     """Build a failed attempt from its record in an entry with this number and time. `place`: its index there."""
-    error, ended = step["error"], datetime.fromisoformat(at)
+    error, ended, order = step["error"], datetime.fromisoformat(at), step.get("recorded", (seq, place))
     return Attempt(
         step["address"],
         step["kind"],
@@ -211,7 +216,7 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         error.get("cause"),
         error["failure"],
         error["final"],
-        seq,
+        order[0],
         ended - timedelta(milliseconds=step["ms"]),
         ended,
         step.get("fingerprint"),
@@ -219,7 +224,7 @@ def attempt_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Attempt:
         error.get("for_author", False),
         remedy_of(error["remedy"], error["failure"]) if "remedy" in error else None,
         error.get("said"),
-        order=(seq, place),
+        order=tuple(order),
         model=error.get("model"),
         usage=Usage.of(error["usage"]) if "usage" in error else NO_USAGE,
         provenance=step.get("means", {}),
@@ -234,7 +239,8 @@ def recorded_remedy(remedy: Remedy) -> RemedyRecord:
 
 def outcome_of(step: StepRecord, seq: int, at: str, place: int = 0) -> Outcome:
     """Build an outcome from its record in an entry with this number and time. `place`: its index in that entry."""
-    recorded = {**_LEFT_OUT, "order": (seq, place), **step, "seq": seq, "at": at}
+    order = step.get("recorded", (seq, place))
+    recorded = {**_LEFT_OUT, "order": tuple(order), **step, "seq": order[0], "at": at}
     for name in _LISTS:
         if name in step:
             recorded[name] = tuple(recorded[name])

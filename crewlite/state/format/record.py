@@ -215,7 +215,7 @@ class Record:
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
         self.paid.take(commit)
         if unusual and not commit.keys().isdisjoint(_LIFE):
-            self._run_parts(commit)
+            self._run_parts(commit, entry.first)
         changed = self._steps(commit.get("steps", ()), commit["at"])
         if unusual and not commit.keys().isdisjoint(_CALLS_AND_QUESTIONS):
             self._calls_and_questions(commit)
@@ -223,7 +223,7 @@ class Record:
             self.kept = self.kept.after(commit)
             for address, change in late_changes(commit, self.seq):
                 self.late.setdefault(address, []).append(change)
-        self.events.add(commit.get("events", ()), self.seq)
+        self.events.add(commit.get("events", ()), self.seq, commit.get("folded", {}).get("events"))
         if drops := commit.get("drops"):
             self.forget(dict(drops))
         if checkpoint := commit.get("place"):
@@ -271,21 +271,21 @@ class Record:
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
 
-    def _run_parts(self, commit: Commit) -> None:
+    def _run_parts(self, commit: Commit, first: int) -> None:
         self.worked |= {worked["address"]: worked for worked in commit.get("worked", ())}
         if run := commit.get("run"):
             self._begin(run, commit["at"])
         if definition := commit.get("definition"):
-            self.earlier_definitions = (*self.earlier_definitions, (self.seq, self.run["definition"]))
+            self.earlier_definitions = (*self.earlier_definitions, (first, self.run["definition"]))
             self.run = {**self.run, "definition": definition}
         if "inputs" in commit:
-            self.earlier_inputs = (*self.earlier_inputs, (self.seq, self.run["inputs"]))
+            self.earlier_inputs = (*self.earlier_inputs, (first, self.run["inputs"]))
             self.run = {**self.run, "inputs": commit["inputs"]}
             withdraw(self.asked, self.answers, self.waiting)
         self.auto_approve = commit.get("auto_approve", self.auto_approve)
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
-            self.events.claim(self.claim, self.seq)
+            self.events.claim(self.claim, self.seq, commit.get("folded", {}).get("claims"))
             self.cancelled = commit.get("cancelled", False) and not (self.finished or self.failed)
         self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
         self.restored = commit.get("values", {}).get("restored", self.restored)
@@ -324,7 +324,7 @@ class Record:
             self._replace(address)
         for asked in commit.get("asked", ()):
             address = asked["address"]
-            self.asked[address], self.asked_in[address] = asked, self.seq
+            self.asked[address], self.asked_in[address] = asked, asked.get("seq", self.seq)
             if (earlier := self.answers.get(address)) and not earlier.get("ahead"):
                 del self.answers[address]  # a question that is asked again is open again
             self._replace(address)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
-from crewlite import kinds
 from crewlite.errors import JournalCorrupt
 from crewlite.state.format.addresses import around, outers, subject
 from crewlite.state.format.commit import (
+    AskedQuestion,
     CheckpointRecord,
     Commit,
     CommitParts,
@@ -24,6 +24,7 @@ from crewlite.state.format.commit import (
     ValueChanges,
     invalidated,
 )
+from crewlite.state.format.compacted import Compacted
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.kept import Kept, order_of_late
 from crewlite.state.format.operations import difference
@@ -97,10 +98,16 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
         if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
             commit["made"] = made
         merged = seal(commit, after=after)
-        compacted += [merged] if len(merged.line) < size(part) else part
+        timed = _timed([merged]) - _timed(part)  # else the next compaction would take them from what this one leaves
+        compacted += [merged] if timed or len(merged.line) < size(part) else part
         after = part[-1].sum
         read += part
     return compacted
+
+
+def _timed(entries: Iterable[Entry]) -> set[str]:
+    """Return the steps with whose outcomes in these entries their times are recorded."""
+    return {step["address"] for entry in entries for step in entry.commit.get("steps", ()) if "worked" in step}
 
 
 def _ends(own: Sequence[Entry]) -> set[int]:
@@ -110,7 +117,7 @@ def _ends(own: Sequence[Entry]) -> set[int]:
         commit = entry.commit
         if back := commit.get("rewind"):  # the commits that a rewind abandons are compacted separately
             ends |= {back["seq"], entry.first - 1, entry.seq}  # and the rewind keeps its time
-        if "definition" in commit:  # what ended before was done by the earlier one
+        if "definition" in commit or "inputs" in commit:  # what ended before was done by the earlier ones
             ends.add(entry.first - 1)
         if "claim" in commit and halted:  # the run goes on: merged with a later release, it would be left out
             ends |= {entry.first - 1, entry.seq}
@@ -202,11 +209,23 @@ def _merged(
         "seq": last.seq,
         "at": last.commit["at"],
         **begins,
-        "folded": {"first": part[0].first, "sum": last.sum},
+        "folded": _folded(part, live),
         **_kept(part, [*_tombstones(earlier, live), *kept], live, waiting),
         **paid.parts(left_out=lambda at: live.is_inside(at) and at not in stay),
         **ends,
     }
+
+
+def _folded(part: Sequence[Entry], live: Record) -> Compacted:
+    """Return what a merged commit tells of the entries `part`. `live`: the record at their end."""
+    first, last, numbers = part[0].first, part[-1], list[int]()
+    folded: Compacted = {"first": first, "sum": last.sum}
+    folded["claims"] = [seq for seq in live.events.claims if first <= seq <= last.seq]
+    for entry in part:  # which may be a merged commit itself
+        numbers += entry.commit.get("folded", {}).get("events") or [entry.seq] * len(entry.commit.get("events", ()))
+    if numbers:
+        folded["events"] = numbers
+    return folded
 
 
 def _is_settled(address: str, earlier: dict[str, Outcome], live: Record) -> bool:
@@ -278,7 +297,12 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record, waiting:
         "steps": steps,
         # the intent of a finished call would invalidate its outcome again
         "intents": [call for call in intents if call[0] in in_doubt or not live.settled(call[0])],
-        "asked": [item for commit in commits for item in commit.get("asked", ()) if not live.settled(item["address"])],
+        "asked": [
+            cast(AskedQuestion, {"seq": entry.seq, **asked})
+            for entry in part
+            for asked in entry.commit.get("asked", ())
+            if not live.settled(asked["address"])
+        ],
         # in the form in which a question in these entries has accepted them
         "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
         "events": [event for commit in commits for event in commit.get("events", ())],
@@ -296,17 +320,12 @@ def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record, waiting:
 
 
 def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
-    """Return the steps of an entry, with their order and time added where merging would lose them."""
-    steps = entry.commit.get("steps", [])
-    if entry is not last:
-        steps = [{"order": [entry.seq, n], **step} if _is_ordered(step) else step for n, step in enumerate(steps)]
+    """Return the steps of an entry, with their place and time, which merging would lose."""
+    steps: list[StepRecord] = [
+        {"recorded": (entry.seq, n), **step} for n, step in enumerate(entry.commit.get("steps", ()))
+    ]
     at = entry.commit["at"]
     return steps if at == last.commit["at"] else [{"at": at, **step} for step in steps]
-
-
-def _is_ordered(step: StepRecord) -> bool:
-    """Return whether a step's place in the order of commits must be kept when its commit is merged with others."""
-    return "state" in step or kinds.of(step["kind"]).is_ordered
 
 
 def _late(entry: Entry, live: Record) -> list[LateChanges]:

@@ -17,6 +17,7 @@ from crewlite.codec import Json
 from crewlite.errors import EffectsRepeat, RepeatedCall
 from crewlite.state.format.addresses import leaf, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord
+from crewlite.state.format.compacted import is_numbered
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.kept import is_outermost
 from crewlite.state.format.numbering import Numbering
@@ -49,8 +50,8 @@ def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
                     call = found[number]
                     found[number] = {**call, "finished": True} if call and "reused" not in step else None
         seq, time, approved = commit["seq"], commit["at"], commit.get("arguments", {})
-        # the outcomes merged with them have this number too
-        made = [MadeCall(**{**call, "seq": seq}) for call in commit.get("made", ())]
+        numbered = is_numbered(commit.get("folded"))  # else the outcomes merged with them have this number too
+        made = [MadeCall(**{**call, "seq": call["seq"] if numbered else seq}) for call in commit.get("made", ())]
         listed = {call["address"] for call in made}
         for at, effect, *_ in commit.get("intents", ()):
             if effect == "once" and at not in listed:

@@ -1,0 +1,94 @@
+"""What a compaction leaves of a journal has the numbers of the commits that recorded it: what came first decides what counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crewlite import CheckpointConfig, History
+from crewlite.flow import flow, step
+from crewlite.state import InMemoryProvider
+from crewlite.state.format.entry import Entry, seal
+from crewlite.state.format.record import Record
+from crewlite.state.journal.compaction import compact_entries
+from crewlite.state.journal.effects import once_calls
+from crewlite.testing import ScriptedLLM
+from tests.cuts import RUN, cut, entries_of
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_code_without_an_earlier_call_asks_again_what_came_after_it(pruned):
+    llm = ScriptedLLM(lambda messages: f"re: {messages[-1]['content']}")
+
+    @step
+    def deep():
+        return str(llm.call("what is deep?"))
+
+    def greeting():
+        return [*(str(llm.call("hello")) for _ in range(5)), deep()]
+
+    whole = CheckpointConfig(location="whole", provider=InMemoryProvider(), on_events=["llm_call_completed"])
+    flow(greeting, name="program", checkpoint=whole).kickoff(run_id=RUN)
+    setting = cut(entries_of(whole), 7)
+    if pruned:
+        with History(setting.location, setting.provider) as history:
+            assert history.prune(keep_last=1).freed
+    del llm.calls[:]
+    assert flow(lambda: [deep()], name="program", checkpoint=setting).kickoff(run_id=RUN) == ["re: what is deep?"]
+    assert len(llm.calls) == 1, "it may be asked because of what `hello` came to, which nobody knows now"
+
+
+def a_run() -> list[Entry]:
+    """The entries of a run with steps, calls that may be made once, and a failure that the code has handled."""
+
+    @step(effect="once")
+    def pay(amount):
+        return amount
+
+    @step
+    def fails():
+        raise ValueError("no")
+
+    @flow(checkpoint=CheckpointConfig(location="made", provider=InMemoryProvider(), on_events=["flow_finished"]))
+    def order():
+        for amount in range(12):
+            pay(amount)
+            try:
+                fails()
+            except ValueError:
+                continue
+
+    order.kickoff(run_id=RUN)
+    return entries_of(order.checkpoint)[:-1]
+
+
+def numbers(record: Record) -> tuple[Any, ...]:
+    return (
+        {at: (one.seq, one.order) for at, one in record.ends.items()},
+        [event.seq for event in record.events],
+        record.events.claims,
+    )
+
+
+def test_what_is_merged_keeps_its_numbers_also_when_it_is_merged_again():
+    merged = own = a_run()
+    for pinned in ([20], []):
+        merged = compact_entries([], merged, pinned)
+        assert len(merged) == 2 + len(pinned)
+        assert numbers(Record.of(merged)) == numbers(Record.of(own))
+        assert once_calls(merged) == once_calls(own)
+
+
+def test_what_an_earlier_release_has_merged_has_the_number_of_the_merged_commit():
+    first, merged = compact_entries([], a_run(), [])
+    commit = {**merged.commit, "folded": {"first": merged.first, "sum": merged.sum}}
+    commit["steps"] = [{name: part for name, part in one.items() if name != "recorded"} for one in commit["steps"]]
+    earlier = seal(commit, after=first.sum)
+    record, last = Record.of([first, earlier]), merged.seq
+    assert {one.seq for one in record.ends.values()} == {event.seq for event in [*record.events][1:]} == {last}
+    assert {call["seq"] for call in once_calls([first, earlier])} == {last}, (
+        "it is never taken for one before its result"
+    )
+    again = compact_entries([], [first, earlier], [])
+    assert numbers(Record.of(again))[:2] == numbers(record)[:2]
