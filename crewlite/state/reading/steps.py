@@ -49,7 +49,7 @@ class StepView:
     repeatable: bool = False
     """For a step in doubt: whether a resume repeats the call without asking, because its effect allows that."""
     seq: int | None = None
-    """The number of the commit that holds the outcome; None without one."""
+    """The number of the commit that recorded the outcome, also once a compaction has merged it; None without one."""
     model: str | None = None
     """Of a finished model call: the model that answered, which may be a fallback; None for any other step."""
     unused: bool = False
