@@ -48,6 +48,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.timeout(_SOAK), append=False)
+    items.sort(key=lambda item: not _loads_litellm(item))  # first, as no other worker is given the first tests
+
+
+def _loads_litellm(item):
+    """Tests that load litellm run one after another: it takes seconds, and so one worker loads it instead of each."""
+    return item.nodeid.startswith("tests/llm/") or item.get_closest_marker("litellm") is not None
 
 
 @pytest.fixture(autouse=True, scope="session")

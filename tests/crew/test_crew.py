@@ -108,6 +108,7 @@ def test_every_agent_without_a_model_is_named_at_once():
         Crew(tasks=tasks).kickoff()
 
 
+@pytest.mark.litellm
 def test_models_are_inherited_agent_then_crew_then_environment(monkeypatch):
     own, shared = ScriptedLLM(["own"]), ScriptedLLM(["shared"])
     tasks = [

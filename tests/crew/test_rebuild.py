@@ -599,6 +599,7 @@ def kept(on_disk, monkeypatch):
 FIRST = {"agents.First.llm": ScriptedLLM([])}
 
 
+@pytest.mark.litellm
 def test_a_model_is_rebuilt_from_its_settings_and_its_key_is_never_written(kept, on_disk):
     more = {"temperature": 0.25, "fallbacks": ["offline"], "stop": ["END"], "base_url": "http://127.0.0.1:9/v1"}
     assert KEY.encode() not in kept(api_key=KEY, **more)
@@ -609,6 +610,7 @@ def test_a_model_is_rebuilt_from_its_settings_and_its_key_is_never_written(kept,
         assert llm.base_url == "http://127.0.0.1:9/v1"
 
 
+@pytest.mark.litellm
 def test_a_model_whose_key_is_not_there_is_to_be_passed(kept, on_disk, monkeypatch):
     kept(api_key=KEY)
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -619,6 +621,7 @@ def test_a_model_whose_key_is_not_there_is_to_be_passed(kept, on_disk, monkeypat
     assert Crew.from_checkpoint(ref(on_disk), bind={"llm": mine}).tasks[1].agent.llm is mine
 
 
+@pytest.mark.litellm
 @pytest.mark.parametrize(
     "more",
     [{"extra_headers": {"X-Team": "tides"}}, {"extra": {"user": "ann"}}, {"base_url": "http://elsewhere.example/v1"}],

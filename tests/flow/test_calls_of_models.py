@@ -302,7 +302,9 @@ class Derived(LLM):
     call = Own.call
 
 
-@pytest.mark.parametrize(("cls", "said"), [(Own, "{}"), (Polite, "please {}"), (Derived, "{}")])
+@pytest.mark.parametrize(
+    ("cls", "said"), [(Own, "{}"), (Polite, "please {}"), pytest.param(Derived, "{}", marks=pytest.mark.litellm)]
+)
 def test_the_call_that_a_class_of_models_defines_is_recorded(cls, said):
     def course(llm, setting):
         @flow(checkpoint=setting)

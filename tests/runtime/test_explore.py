@@ -156,6 +156,7 @@ def test_a_variant_with_another_prompt_is_not_gone_on_from_with_the_old_one(memo
     assert further["x"].output == "One line on moons, all"
 
 
+@pytest.mark.litellm
 def test_all_mistakes_are_told_at_once_and_nothing_is_forked(memory):
     ran(memory())
     fact = Task(
