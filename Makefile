@@ -9,6 +9,7 @@ BIN    := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 unexport PYTHONDONTWRITEBYTECODE  # each of the processes of the tests would compile all modules anew
 SPREAD := -n auto --maxprocesses 8 --dist worksteal
+MEMORY  = TMPDIR=$$($(BIN)/python tests/in_memory.py)
 READY  := $(VENV)/.ready
 
 .PHONY: demo demo-flow test fast oldest check format docs bench soak crowds clean
@@ -26,10 +27,10 @@ demo-flow: $(READY)
 	$(BIN)/python examples/newsletter_demo.py
 
 test: $(READY)
-	$(PYTEST) $(SPREAD)
+	$(MEMORY) $(PYTEST) $(SPREAD)
 
 fast: $(READY)
-	$(PYTEST) $(SPREAD) -m "not soak and not slow"
+	$(MEMORY) $(PYTEST) $(SPREAD) -m "not soak and not slow"
 
 oldest:
 	$(PYTHON) -m venv .venv-oldest

@@ -6,11 +6,12 @@ import asyncio
 import gc
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests import children
+from tests import children, in_memory
 from tests.children import posix
 from tests.growth import counted
 
@@ -121,3 +122,14 @@ def test_work_is_counted_without_the_garbage_of_earlier_code():
         assert work() == before
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="make test keeps nothing in memory there")
+def test_tests_write_to_memory_where_there_is_room_and_no_other_place_is_chosen(tmp_path, monkeypatch):
+    memory, usual = str(tmp_path), tempfile.gettempdir()
+    monkeypatch.delenv("TMPDIR", raising=False)
+    assert in_memory.directory(memory, room=0) == memory
+    assert in_memory.directory(memory, room=1 << 60) == usual
+    assert in_memory.directory(str(tmp_path / "none"), room=0) == usual
+    monkeypatch.setenv("TMPDIR", usual)
+    assert in_memory.directory(memory, room=0) == usual
