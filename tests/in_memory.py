@@ -1,8 +1,10 @@
 """Where `make test` has the tests write: to memory, if this machine has a directory that is kept there.
 
-Most tests write a store and sync it at each commit. On a disk that takes about a fifth of the CPU time of all tests, and they
-wait for it besides, for files that are gone a minute later. Run as a program, this prints the directory; it is the usual one
-for temporary files where there is none in memory, or where TMPDIR says which. `make check` and `make soak` write to the disk.
+Most tests write a store and sync it at each commit. On a disk that takes about a tenth of the CPU time of all tests, and they
+wait for it besides, for files that are gone a minute later. `make check`, `make soak` and `.ci/run` write to the disk.
+
+Run as a program, this prints the directory. It is the usual one for temporary files where there is none in memory, or where
+TMPDIR says which.
 """
 
 from __future__ import annotations
