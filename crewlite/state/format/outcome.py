@@ -176,7 +176,7 @@ class Events:
                 self.starts.setdefault(address, time)
 
     def claim(self, claim: Claim | None, seq: int, merged: Sequence[int] | None = None) -> None:
-        """Note that the process with this claim writes from commit `seq` on. A compaction repeats its claim.
+        """Note that the process with this claim writes from commit `seq` on; None: that no process does.
 
         `merged`: the numbers of the commits with which claims began or ended, if that commit replaces several.
         """

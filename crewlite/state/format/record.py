@@ -232,6 +232,7 @@ class Record:
         self.failed = self.failed and "claim" not in commit
         if self.claim and "claim" not in commit and (self.failed or "" in self.outcomes):
             self.claim = None
+        self.events.claim(self.claim, self.seq, commit.get("folded", {}).get("claims"))
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
         """Remove checkpoints. `dropped` maps their ids to the ids of their parents."""
@@ -285,7 +286,6 @@ class Record:
         self.auto_approve = commit.get("auto_approve", self.auto_approve)
         if "claim" in commit or "released" in commit:
             self.claim = commit.get("claim")
-            self.events.claim(self.claim, self.seq, commit.get("folded", {}).get("claims"))
             self.cancelled = commit.get("cancelled", False) and not (self.finished or self.failed)
         self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
         self.restored = commit.get("values", {}).get("restored", self.restored)
