@@ -19,7 +19,7 @@ from crewlite.forked import cached_property
 from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.outcomes_to_come import OutcomesToCome
 from crewlite.runtime.steps.attempts import done_anew, failed_before, next_attempt
-from crewlite.runtime.steps.doubts import NOTHING_EARLIER, calls_before
+from crewlite.runtime.steps.earlier_calls import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import Asked, StepScope
@@ -152,7 +152,7 @@ class DryScope(StepScope):
         """Add a step that would run, unless an earlier attempt has made the call. Return what it may come to."""
         run = self.run
         try:
-            earlier = calls_before(run, step, address, fingerprint) if step.effect == "once" else NOTHING_EARLIER
+            earlier = calls_before(self, step, address, fingerprint) if step.effect == "once" else NOTHING_EARLIER
         except InDoubt as stop:
             earlier, stops = NOTHING_EARLIER, [stop.address]
         else:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 from crewlite import codec, kinds
 from crewlite.durable import Step
@@ -11,9 +11,8 @@ from crewlite.errors import AnswerRefused, InDoubt, NonDeterminism
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.replay import Mode, is_edit_to_keep
 from crewlite.runtime.steps.run import Run
-from crewlite.state.format.addresses import bare_name, leaf, outers, prefix_beside, without_tries
+from crewlite.state.format.addresses import bare_name, outers
 from crewlite.state.format.commit import CommitParts
-from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.steps import unsettled, waits_for_inner_call
 from crewlite.step_parts import Intent
@@ -25,20 +24,6 @@ T = TypeVar("T")
 def kind_and_name(step: Step[Any]) -> str:
     """Return the name of a step for error messages, such as "tool search"."""
     return f"{step.kind} {step.name or ''}".strip()
-
-
-class Earlier(NamedTuple):
-    """What earlier attempts at an enclosing step have left a call with effect="once"."""
-
-    made: Outcome | None = None
-    """The outcome that answers the call."""
-    known: str = ""
-    """The address of the call in doubt that asks the same, if the kickoff was given its result; else ""."""
-    released: Sequence[str] = ()
-    """Calls in doubt that `rerun` says took no effect. The next commit ends their doubt."""
-
-
-NOTHING_EARLIER = Earlier()
 
 
 def intended(
@@ -139,63 +124,9 @@ def given_by_person(run: Run, answer: Callable[[Any], T], address: str) -> T:
         raise AnswerRefused(address, run.journal.secrets.mask(refused.problem)) from None
 
 
-def calls_before(run: Run, step: Step[Any], address: str, fingerprint: str) -> Earlier:
-    """Return what earlier attempts at an enclosing step left of a call with effect="once", so it is not made twice.
-
-    An earlier call answers this one if it asked the same; it answers one call of each attempt. If the record does not
-    say what it asked, it answers the call at its own place. Raises InDoubt if an earlier call with this name, whatever
-    it asked, may have taken effect, and the kickoff does not say whether it did. Returns NOTHING_EARLIER for a call
-    that the fork has edited or set to run again.
-    """
-    here = prefix_beside(address)
-    if "!" not in here or address in run.record.edited:
-        return NOTHING_EARLIER
-    record, used = run.record, _used_up(run, here)
-    comparable = is_comparable(step)
-    free = [at for at in _of_other_attempts(run, address) if at not in used]
-    asked = {at: record.outcomes[at].fingerprint if at in record.outcomes else record.intended.get(at) for at in free}
-    same_place = without_tries(address)
-    alike = [
-        at for at in free if (asked[at] == fingerprint if comparable and asked[at] else without_tries(at) == same_place)
-    ]
-    ended = (record.outcomes[at] for at in alike if at in record.outcomes)
-    if made := next((one for one in ended if not one.reused and one.fingerprint == fingerprint), None):
-        run.answered_again.add((here, made.address))
-        return Earlier(made=made)
-    doubts = [at for at in free if may_have_taken_effect(run, at)]
-    first = next((at for at in doubts if at in alike), "")
-    released = list[str]()
-    for at in [first] if first else doubts:
-        if is_made_again(run, at):
-            released.append(at)
-        elif at not in run.answers or not step.answer:
-            raise doubt(step, at, run, None if first else "")
-        elif first:
-            return Earlier(known=first)
-    return Earlier(released=released)
-
-
 def is_comparable(step: Step[Any]) -> bool:
     """Return whether the arguments of a call are recorded as they are: neither live objects nor secrets."""
     return step.given is None and not codec.holds_secret(step.question)
-
-
-def _of_other_attempts(run: Run, address: str) -> Iterator[str]:
-    """Yield the calls with the name, key and place of this one, in other attempts at enclosing steps."""
-    here, name, key = prefix_beside(address), bare_name(address), leaf(address) if "#[" in leaf(address) else ""
-    place = without_tries(here)
-    for at, effect in run.record.intents.items():
-        if effect == "once" and bare_name(at) == name and (not key or leaf(at) == key):
-            prefix = prefix_beside(at)
-            if prefix != here and without_tries(prefix) == place:
-                yield at
-
-
-def _used_up(run: Run, here: str) -> set[str]:
-    """Return the calls of earlier attempts that have answered calls of the attempt `here`, or are about to."""
-    outcomes = run.record.outcomes.items()
-    recorded = {one.reused_at for at, one in outcomes if one.reused and prefix_beside(at) == here}
-    return recorded.union(at for prefix, at in run.answered_again if prefix == here)
 
 
 def doubt(step: Step[Any], address: str, run: Run, arguments: str | None = None) -> InDoubt:

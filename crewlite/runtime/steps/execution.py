@@ -28,10 +28,7 @@ from crewlite.runtime.steps.attempts import beside_conflict, done_anew, followin
 from crewlite.runtime.steps.budgets import HeldBudget, admit, held, limited
 from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import (
-    NOTHING_EARLIER,
-    Earlier,
     asks_the_same,
-    calls_before,
     check_asks_the_same,
     check_none_left,
     doubt,
@@ -42,6 +39,7 @@ from crewlite.runtime.steps.doubts import (
     may_have_taken_effect,
     planned,
 )
+from crewlite.runtime.steps.earlier_calls import NOTHING_EARLIER, Earlier, calls_before
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.run import Origin
@@ -132,6 +130,7 @@ class Execution(Generic[T]):
             conflict = failed.error if failed else None
             if isinstance(conflict, StateConflict) and conflict.address == address and outer.state:
                 self.start = outer.state.newest_inside()
+            run.requested_once -= {at for at in run.requested_once if at.startswith(frame.children.prefix)}
             await self._pause(remedy.after)
             number = following(run.record.attempts[address][-1])
             if not address:
@@ -187,10 +186,10 @@ class Execution(Generic[T]):
         run, step, address, children = self.outer.run, self.step, self.address, self.outer.children
         if step.in_turn or address in children.moved or (children.task and children.task is asyncio.current_task()):
             check_none_left(run, children.unrequested)
-        earlier = calls_before(run, step, address, self.fingerprint)
+        earlier = calls_before(self.outer, step, address, self.fingerprint)
         if earlier.known and step.answer:
             await self._settle(earlier.known, given_by_person(run, step.answer, earlier.known))
-            earlier = calls_before(run, step, address, self.fingerprint)
+            earlier = calls_before(self.outer, step, address, self.fingerprint)
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
         if in_doubt and not only_intended and not is_made_again(run, address):
             failures, (number, _) = run.record.attempts.get(address, ()), next_attempt(run.record, address)

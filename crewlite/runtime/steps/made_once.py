@@ -12,6 +12,7 @@ from itertools import chain
 
 from crewlite import codec, kinds
 from crewlite.runtime.steps.attempts import is_call_made_once
+from crewlite.runtime.steps.earlier_calls import is_given, take
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.runtime.steps.replay import DIFFERS
@@ -31,11 +32,15 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
     if not ((frame.run.resumed or record.attempts) and (begun := _unrequested(frame))):
         return address
     kind, end = kinds.at(address).name, record.end(address)
-    if address in begun and end and end.fingerprint == codec.digest([kind, question]):
+    is_asked = address in begun and end and end.fingerprint == codec.digest([kind, question])
+    if is_asked and not is_given(frame, address, address):
+        take(frame, address, address)
         return requested(frame, address, address)
     digests = {codec.digest([kind, form]) for form in (question, *other_forms(question))}
-    alike = [at for at in begun if _is_the_same(record, at, address, digests)]
+    alike = [at for at in begun if _is_the_same(record, at, address, digests) and not is_given(frame, at, at)]
     found = _found(frame, address, alike)
+    if found in alike:
+        take(frame, found, found)
     return requested(frame, address, found) if found else address
 
 
@@ -76,7 +81,7 @@ def _found(frame: Frame, address: str, alike: list[str]) -> str | None:
     if known:  # whether they have ended or not, so that each request gets the same one after every kill
         return min(known, key=lambda at: (at != address, len(at), at))
     new = (at for at in frame.children.beyond(address) if not _is_known(frame, at))
-    if is_taken and free:
+    if is_taken and (free or is_given(frame, address, address)):
         return next(new)
     return None if is_taken and not changed else address
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Literal, NamedTuple
 
 from crewlite.durable import Said
@@ -23,6 +23,7 @@ from crewlite.runtime.steps.slots import Pools
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import around, leaf, outer, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts
+from crewlite.state.format.earlier import is_before_change
 from crewlite.state.format.failed import RaisedError
 from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
@@ -97,13 +98,15 @@ class Run:
     left: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of calls with effect="once" that an earlier kickoff has left in doubt, and of the steps around them.
 
-    Without calls that `rerun` says took no effect, and those of a fork with changes, whose code may do something else.
+    Without calls that `rerun` says took no effect, and those that the changes of a fork lead to, as its code may do
+    something else.
     """
     heard_start: bool = field(default=False, init=False)
     """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls)
     inside: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
-    """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), by their prefix up to the last slash."""
+    """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), and of those around calls with
+    effect="once", by their prefix up to the last slash."""
     inherited: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
     incomplete_failures: set[tuple[str, str]] = field(default_factory=set)
@@ -119,8 +122,13 @@ class Run:
     """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
     worked: dict[str, float] = field(default_factory=dict)
     """How many seconds failed and cancelled steps with a time limit had worked, by address."""
-    answered_again: set[tuple[str, str]] = field(default_factory=set)
-    """(prefix of an attempt, address of a call of an earlier attempt that answers one of this attempt)."""
+    given: dict[str, set[str]] = field(default_factory=dict, init=False)
+    """By address of a call with effect="once": the calls elsewhere that have got its result, or are about to."""
+    requested_once: set[str] = field(default_factory=set)
+    """Addresses of the calls with effect="once" that the current attempts of this kickoff have requested, or that are
+    inside steps which have their recorded end."""
+    once_inside: dict[str, list[str]] = field(default_factory=dict, init=False)
+    """The addresses of the calls with effect="once", by that of each step around them."""
     begun_here: set[str] = field(default_factory=set)
     """Addresses of the calls with effect="once" that this kickoff has begun."""
     setting: Setting = None
@@ -136,13 +144,24 @@ class Run:
 
     def _go_on(self, record: Record) -> None:
         """Note what follows from earlier kickoffs of the run, or from the changes of a fork."""
+        for at, outcome in record.outcomes.items():
+            if outcome.reused:
+                self.given.setdefault(outcome.reused_at, set()).add(at)
+        for at in {
+            *self.given,
+            *chain(*self.given.values()),
+            *(at for at, effect in record.intents.items() if effect == "once"),
+        }:
+            self.note_once(at)
         started = record.events.starts
         self.begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
         self.heard_start = "" in started and bool(record.kept.own)
         doubts = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]
-        self.left = frozenset(() if record.edited or record.earlier_inputs else around(doubts).union(doubts))
+        doubts = [at for at in doubts if not is_before_change(record, at)]
+        self.left = frozenset(around(doubts).union(doubts))
         if self.exact or self.on_drift == "rerun":
-            self.inside = _grouped({**record.ends, **dict.fromkeys(self.left)}, prefix_beside)
+            once = around(at for at, effect in record.intents.items() if effect == "once")
+            self.inside = _grouped({*record.ends, *self.left, *once}, prefix_beside)
         elif self.left:
             self.inside = _grouped(self.left, prefix_beside)
         if record.base:
@@ -152,6 +171,11 @@ class Run:
         edits = ((at, edit.seq) for at, edit in record.edited.items() if edit.seq > base)
         own = (at for at, seq in edits if at not in ended or ended[at].seq == seq)
         self.unused = {at for at in own if not record.is_inside(at)}  # else the step around answers, and asks for none
+
+    def note_once(self, address: str) -> None:
+        """Note the place of a call with effect="once"."""
+        for at in outers(address):
+            self.once_inside.setdefault(at, []).append(address)
 
     @cached_property
     def mode(self) -> Mode:

@@ -26,6 +26,7 @@ from crewlite.errors import (
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.steps import made_once, replay, replayed
 from crewlite.runtime.steps.doubts import is_comparable
+from crewlite.runtime.steps.earlier_calls import answer_inside, is_given
 from crewlite.runtime.steps.execution import Execution
 from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
@@ -66,7 +67,9 @@ class StepScope(Frame):
         """
         address, recorded = self.children.next(kind, name), self.children.recorded_calls
         if recorded is not None:
-            return made_once.requested(self, address, next(recorded, address))
+            found = next(recorded, address)
+            if once is None or not is_given(self, found, found):
+                return made_once.requested(self, address, found)
         return address if once is None else made_once.address_of(self, address, once)
 
     def expect(self, address: str) -> None:
@@ -99,6 +102,9 @@ class StepScope(Frame):
         if address in children.unrequested:
             children.unrequested -= {address}
         self.run.unused.discard(address)
+        if step.effect == "once":
+            self.run.requested_once.add(address)
+            self.run.note_once(address)
         if (view := children.view) and self.run.journal.states.common.used:
             start = start or view.start_inside()
             view.note_request(address, start)
@@ -347,7 +353,9 @@ class StepScope(Frame):
             raise replayed.refusal(self, step, question, decision)
         if (mode := self.inherited.mode.after(decision)) is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
-        if children.turns and isinstance(decision, Execute):
+        if not isinstance(decision, Execute):
+            answer_inside(self.run, address)
+        elif children.turns:
             children.turns.run_again(address)
         return decision
 

@@ -11,6 +11,7 @@ BEGINNING = "step:initial_state"
 """The step that sets the state with which a flow of methods begins."""
 _TRY = re.compile(r"!(\d+)$")
 _TRIES = re.compile(r"^!\d+/|!\d+")
+_NUMBERS = re.compile(r"#[0-9a-f]+(\.\d+)?(?=/|$)|(?<=\])\.\d+(?=/|$)")
 
 
 def outer(address: str) -> str:
@@ -22,6 +23,11 @@ def outer(address: str) -> str:
 def without_tries(address: str) -> str:
     """Return an address without the numbers of attempts, including those of attempts at the run itself."""
     return _TRIES.sub("", address)
+
+
+def without_numbers(address: str) -> str:
+    """Return an address without the numbers of attempts and of requests: with kinds, names, causes and keys alone."""
+    return _NUMBERS.sub("", without_tries(address))
 
 
 def outers(address: str) -> list[str]:

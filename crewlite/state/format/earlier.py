@@ -24,16 +24,21 @@ def has_other_inputs(record: Record, address: str) -> bool:
 
 
 def is_before_change(record: Record, address: str) -> bool:
-    """Return whether a fork may do a step again that had ended before: its changes lead to that step.
+    """Return whether a fork may do a step again: its changes lead to that step, which had ended or begun before.
 
-    They are other inputs, and edited steps, or ones to run again, that had ended before it or are around it. True for
-    an edited step; of a step that has not ended, whether a fork has changed anything.
+    They are other inputs, and edited steps, or ones to run again, that are around it or had ended before it; before it
+    began, if it is a call with effect="once". True for an edited step, and for a step that has neither ended nor begun
+    such a call if the fork has changed anything.
     """
-    if (ended := record.end(address)) is None:
+    ended, begun = (
+        record.end(address),
+        record.intended_in.get(address) if record.intents.get(address) == "once" else None,
+    )
+    if not (since := begun or (ended.seq if ended else 0)):
         return bool(record.edited or record.earlier_inputs)
-    inside = {address, *outers(address)}
-    leads = ((at in inside or edit.since <= ended.seq) and ended.seq <= edit.seq for at, edit in record.edited.items())
-    return any(leads) or has_other_inputs(record, address)
+    inside, until = {address, *outers(address)}, ended.seq if ended else since
+    leads = ((at in inside or edit.since <= since) and until <= edit.seq for at, edit in record.edited.items())
+    return any(leads) or (has_other_inputs(record, address) if ended else bool(record.earlier_inputs))
 
 
 def definition_at(record: Record, address: str) -> JsonObject:

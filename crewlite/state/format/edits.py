@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 from crewlite.state.format.addresses import around, outers
-from crewlite.state.format.commit import GivenAnswer
+from crewlite.state.format.commit import AskedQuestion, GivenAnswer
 
 ByAddress = dict[str, Any]
 
@@ -55,3 +55,12 @@ def withdraw(asked: ByAddress, answers: ByAddress, open_ones: Iterable[Mapping[s
 def inherited(answers: Mapping[str, GivenAnswer]) -> dict[str, GivenAnswer]:
     """Return the answers as a fork has them: those given ahead are marked, as they were given to its base."""
     return {at: {**answer, "inherited": True} if answer.get("ahead") else answer for at, answer in answers.items()}
+
+
+def bound_to(answer: GivenAnswer, asked: AskedQuestion | None) -> GivenAnswer:
+    """Return an answer that was given ahead as the answer to this question."""
+    bound: GivenAnswer = {**answer}
+    del bound["ahead"]
+    if asked and "digest" in asked:
+        bound["digest"] = asked["digest"]
+    return bound

@@ -1,7 +1,6 @@
 """The record of a branch: what its entries add up to, indexed by the address of each step.
 
-A record changes only when an entry is applied to it. So a record that was read from a store equals the record of the
-process that wrote the entries.
+A record changes only when an entry is applied to it. So one that was read from a store equals that of the writer.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from crewlite.state.format.commit import (
     StepRecord,
     TimeAtWork,
 )
-from crewlite.state.format.edits import Edit, inherited, take_back, withdraw
+from crewlite.state.format.edits import Edit, bound_to, inherited, take_back, withdraw
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, late_changes
@@ -58,8 +57,12 @@ class Record:
     intents: dict[str, str] = field(default_factory=dict)
     intended: dict[str, str] = field(default_factory=dict)
     """The digests of the questions of the calls with effect="once" that were about to be made, by address."""
+    intended_in: dict[str, int] = field(default_factory=dict)
+    """The numbers of the commits that hold the intents, by address."""
     begun_once: dict[str, int] = field(default_factory=dict)
     """How often each call with effect="once" was begun since it last finished, by address."""
+    void: dict[str, None] = field(default_factory=dict)
+    """The addresses of steps that had ended and run again, as the code asks for something else, until they end."""
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
     """The questions to people, by address."""
     asked_in: dict[str, int] = field(default_factory=dict)
@@ -316,7 +319,7 @@ class Record:
         """Apply the calls that are about to be made, the questions to people and their answers."""
         self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
         for address, effect, *question in commit.get("intents", ()):
-            self.intents[address] = effect
+            self.intents[address], self.intended_in[address] = effect, self.seq
             if question:
                 self.intended[address] = question[0]
             if effect == "once":
@@ -349,6 +352,7 @@ class Record:
         if step.get("again"):
             self.intents.pop(address if address in self.outcomes else "", None)  # what was undone is no call in doubt
             self._replace(address)
+            self.void[address] = None
             if failure := self.failures.pop(address, None):
                 tries = self.attempts[address]
                 tries[tries.index(failure)] = replace(failure, void=True)
@@ -367,8 +371,8 @@ class Record:
         if (kind := kinds.of(step["kind"])).is_task and not is_in_a_task_or_call(address):
             self.tasks[address] = None
         self._replace(address)
-        self.failures.pop(address, None)
-        self.begun_once.pop(address, None)
+        for known in (self.failures, self.begun_once, self.void):
+            known.pop(address, None)
         self.outcomes[address] = outcome_of(step, self.seq, at, place)
         if kind.asks_person:
             self._bind(address)
@@ -377,11 +381,7 @@ class Record:
         """Bind an answer given ahead to the first question at its address, so that it answers no later question."""
         answer = self.answers.get(address)
         if answer and answer.get("ahead"):
-            bound: GivenAnswer = {**answer}
-            del bound["ahead"]
-            if (asked := self.asked.get(address)) and "digest" in asked:
-                bound["digest"] = asked["digest"]
-            self.answers[address] = bound
+            self.answers[address] = bound_to(answer, self.asked.get(address))
 
     def _replace(self, address: str) -> None:
         """Remove the outcome of a step that runs again, if no prune has, and those of the enclosing steps."""

@@ -1,0 +1,235 @@
+"""The calls with effect="once" that earlier code has made, and which of them answers a call that is requested now.
+
+A call that was made answers one call that asks the same, and no second one. Usually it stands at the address of that
+call. It stands at another address if a step around the call is tried again, or if changed code asks for these steps in
+another order, or with other arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from crewlite.durable import Step
+from crewlite.runtime.steps.attempts import is_call_made_once
+from crewlite.runtime.steps.doubts import doubt, is_comparable, is_made_again, may_have_taken_effect
+from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.run import Run
+from crewlite.state.format.addresses import leaf, outer, outers, prefix_beside, without_numbers, without_tries
+from crewlite.state.format.earlier import is_before_change
+from crewlite.state.format.outcome import Outcome
+from crewlite.state.format.record import Record
+
+
+class Earlier(NamedTuple):
+    """What earlier code has left of a call with effect="once"."""
+
+    made: Outcome | None = None
+    """The outcome that answers the call."""
+    known: str = ""
+    """The address of the call in doubt that asks the same, if the kickoff was given its result; else ""."""
+    released: Sequence[str] = ()
+    """Calls in doubt that `rerun` says took no effect. The next commit ends their doubt."""
+
+
+NOTHING_EARLIER = Earlier()
+
+
+def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) -> Earlier:
+    """Return what earlier code left of a call with effect="once" that the code of `frame` requests, to make it once.
+
+    An earlier call answers this one if it asked the same and answers no other one: see `is_given`. If the record does
+    not say what it asked, it answers the call at its own place. Raises InDoubt if such a call may have taken effect,
+    and the kickoff does not say whether it did. Of a call in an earlier attempt at the same place it does so whatever
+    that call asked. Returns NOTHING_EARLIER for a call that the fork has edited or set to run again.
+    """
+    run, record = frame.run, frame.run.record
+    if address in record.edited or not _may_stand_elsewhere(frame, address):
+        return NOTHING_EARLIER
+    comparable, place = is_comparable(step), without_tries(address)
+    same_place = without_tries(prefix_beside(address))
+    free = [at for at in _made_elsewhere(record, address, fingerprint) if not is_given(frame, at, address)]
+    here = [at for at in free if without_tries(prefix_beside(at)) == same_place]
+    asked = {at: _asked(record, at) for at in free}
+
+    def asks_the_same(at: str) -> bool:
+        return asked[at] == fingerprint if comparable and asked[at] else without_tries(at) == place
+
+    alike = sorted(filter(asks_the_same, free), key=lambda at: at not in here)  # in their order, those in place first
+    ended = (record.outcomes[at] for at in alike if at in record.outcomes)
+    if made := next((one for one in ended if one.fingerprint == fingerprint), None):
+        take(frame, made.address, address)
+        return Earlier(made=made)
+    doubts = [at for at in free if (at in here or at in alike) and may_have_taken_effect(run, at)]
+    first = next((at for at in doubts if at in alike), "")
+    released = list[str]()
+    for at in [first] if first else doubts:
+        if is_made_again(run, at):
+            released.append(at)
+        elif at not in run.answers or not step.answer:
+            raise doubt(step, at, run, None if first else "")
+        elif first:
+            return Earlier(known=first)
+    return Earlier(released=released)
+
+
+def answer_inside(run: Run, address: str) -> None:
+    """Note that a step has its recorded end: the calls inside it count as requested, but for those that it left out."""
+    for at in run.once_inside.get(address, ()):
+        inside = [one for one in (at, *outers(at)) if len(one) > len(address)]
+        if not _was_left_out(run.record, inside):
+            run.requested_once.add(at)
+
+
+def _may_stand_elsewhere(frame: Frame, address: str) -> bool:
+    """Return whether an earlier call that this one repeats may be recorded in another step or attempt.
+
+    Steps that have to be requested in their order are each at their own address.
+    """
+    run, prefix = frame.run, prefix_beside(address)
+    if "!" in prefix or (prefix and run.resumed and run.on_drift == "rerun"):
+        return True
+    while prefix and (run.resumed or run.record.attempts) and frame.around:
+        mode = frame.inherited.mode
+        if not mode.strict_replay or mode.diverged or mode.goes_otherwise:
+            return True
+        frame = frame.around
+    return False
+
+
+def is_given(frame: Frame, at: str, address: str) -> bool:
+    """Return whether the result of a call that was made belongs to another call than the one requested at `address`.
+
+    `at`: the address of the call, or of one that has its result.
+    """
+    made = _first(frame.run.record, at)
+    return any(_is_held(frame, one, made, address) for one in _others_with(frame, made, address))
+
+
+def _first(record: Record, at: str) -> str:
+    """Return the address of the call that was made, whose result the call `at` has: mostly that itself."""
+    outcome = record.outcomes.get(at)
+    return outcome.reused_at or at if outcome else at
+
+
+def _others_with(frame: Frame, made: str, address: str) -> list[str]:
+    """Return the other calls that have the result of the call `made`, or are about to get it."""
+    record, requested = frame.run.record, frame.run.requested_once
+
+    def has_it(at: str) -> bool:
+        outcome = record.outcomes.get(at)
+        return outcome.reused_at == made if outcome else at in requested
+
+    return [at for at in {made, *filter(has_it, frame.run.given.get(made, ()))} if at != address]
+
+
+def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
+    """Return whether the call `at` keeps the result of the call `made`, so that it is not free for one at `address`.
+
+    It does if the code has requested it in this kickoff, or may still do so. It does not if it is in an earlier attempt
+    at a step around both calls. Neither does it if the code around it asks for other steps than were recorded, and has
+    left it out, or may do so; the code then makes a call of its own there.
+    """
+    run, record = frame.run, frame.run.record
+    around, top, inside = _apart(frame, at, address)
+    if not top:
+        return False
+    if at in run.requested_once:
+        return True
+    asked, steps = around.children.asked, inside[1:]
+    if steps:
+        if _was_left_out(record, inside[:-1]):
+            return False
+        if top not in asked and record.kind_at(around.address).worker == "model":
+            return False  # its conversation has not come so far again
+    own, outcome = record.outcomes.get(address), record.outcomes.get(at)
+    if own and outcome and made in (address, own.reused_at) and outcome.order < own.order:
+        return False  # it was free when the other one got its result
+    stays = not steps or is_before_change(record, at) or any(_is_once(record, one) for one in steps)
+    if stays or not _asks_otherwise(frame, around, top, address):
+        return True
+    if top in asked:  # what runs in it may still be answered by a recorded step around the call
+        return not _has_ended(around, top) and any(map(record.end, steps[:-1]))
+    return record.end(top) is not None and not around.inherited.mode.diverged
+
+
+def _asks_otherwise(frame: Frame, around: Frame, top: str, address: str) -> bool:
+    """Return whether the code in `around` is known to ask for other steps than were recorded.
+
+    That is so as well if the call at `address` is not the one that was recorded in its place.
+    """
+    mode, void = around.inherited.mode, around.run.record.void
+    both = top, _below(address, around.children.prefix)
+    return mode.diverged or mode.goes_otherwise or not void.keys().isdisjoint(both) or address in frame.children.moved
+
+
+def take(frame: Frame, at: str, address: str) -> None:
+    """Note that a call gets the result of the call `at`: the steps that may have held it until now run again."""
+    record = frame.run.record
+    made = _first(record, at)
+    for other in _others_with(frame, made, address):
+        around, top, inside = _apart(frame, other, address)
+        if top and not _has_ended(around, top):
+            for one in inside[1:]:
+                if end := record.end(one):
+                    frame.run.journal.invalidate(one, end.kind, at_once=True)
+    if address != made:
+        frame.run.given.setdefault(made, set()).add(address)
+
+
+def _apart(frame: Frame, at: str, address: str) -> tuple[Frame, str, list[str]]:
+    """Return the nearest frame around both a call and one at `address`, and the step in it that is around the first.
+
+    Then follow the call and the steps around it, up to that one. That is the call itself if both are in `frame`. It is
+    "" if what sets them apart is the attempt: at a step around both, or at the run.
+    """
+    around = frame
+    while not at.startswith(around.children.prefix):
+        around = around.outer
+    top = _below(at, around.children.prefix)
+    if around is not frame and (around.around is None or top == _below(address, around.children.prefix)):
+        top = ""
+    return around, top, [one for one in (at, *outers(at)) if len(one) >= len(top)]
+
+
+def _has_ended(around: Frame, top: str) -> bool:
+    """Return whether a step that this attempt has requested has its outcome or has failed."""
+    return bool(around.children.asked.get(top)) or top in around.children.failed
+
+
+def _below(address: str, prefix: str) -> str:
+    """Return the address of the step right below `prefix` that encloses an address, or has it."""
+    return prefix + address.removeprefix(prefix).partition("/")[0].partition("!")[0]
+
+
+def _was_left_out(record: Record, addresses: Sequence[str]) -> bool:
+    """Return whether code that has ended did not request one of these steps, though it was recorded inside it."""
+    outcomes = record.outcomes
+    return any(at in outcomes[around].unused for at in addresses if (around := outer(at)) in outcomes)
+
+
+def _is_once(record: Record, address: str) -> bool:
+    """Return whether a step has ended that is itself a call with effect="once": what is inside it belongs to it."""
+    end = record.end(address)
+    return end is not None and is_call_made_once(record, end)
+
+
+def _asked(record: Record, at: str) -> str | None:
+    """Return the digest of the question that a call was begun with; None if it is not recorded."""
+    outcome = record.outcomes.get(at)
+    return outcome.fingerprint if outcome else record.intended.get(at)
+
+
+def _made_elsewhere(record: Record, address: str, fingerprint: str) -> Iterator[str]:
+    """Yield the calls of the same functions, with the same name and key, in other steps or other attempts at them.
+
+    Those that have the result of another one are left out, and those that have ended and asked something else.
+    """
+    here, alike = prefix_beside(address), without_numbers(address)
+    key = leaf(address) if "#[" in leaf(address) else ""
+    for at, effect in record.intents.items():
+        outcome = record.outcomes.get(at)
+        if effect != "once" or (outcome and (outcome.fingerprint != fingerprint or outcome.reused)):
+            continue
+        if prefix_beside(at) != here and without_numbers(at) == alike and (not key or leaf(at) == key):
+            yield at
