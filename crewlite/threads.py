@@ -19,6 +19,9 @@ from crewlite.lazy import futures
 Call = Callable[[], None]
 Calls = queue.SimpleQueue[tuple[Call, str] | None]
 
+_REFUSALS = " interpreter shutdown", " new futures after shutdown", " atexit after shutdown"
+"""How the errors end with which Python refuses a thread because the program ends."""
+
 
 def begin(call: Call, name: str) -> None:
     """Make a call that raises nothing, in a thread with this name that makes no other one meanwhile."""
@@ -36,7 +39,7 @@ def check_program_goes_on(error: BaseException) -> None:
     seen = set[int]()
     while led is not None and id(led) not in seen:
         said = led.args[0] if isinstance(led, RuntimeError) and led.args else None
-        if isinstance(said, str) and said.endswith("shutdown") and _are_refused():
+        if isinstance(said, str) and said.endswith(_REFUSALS) and _are_refused():
             raise ProgramEnding(said) from error
         seen.add(id(led))
         led = led.__context__ if led.__cause__ is None else led.__cause__

@@ -129,3 +129,35 @@ def test_a_run_that_python_refuses_a_thread_as_the_program_ends_has_not_failed_a
     done = children.run([*program, "at work"], cwd=tmp_path, **said)
     assert done.stdout == "1\n"
     assert all(step.status == "finished" for step in History(tmp_path / "runs.db").run("one").steps)
+
+
+FAILS_AT_THE_END = """
+import threading
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+@step
+def pump():
+    threading.main_thread().join()
+    raise RuntimeError("the pump is in shutdown")
+
+@flow(name="survey", checkpoint=CheckpointConfig(location="runs.db"))
+async def survey():
+    return await pump.submit()
+
+def wait(handle):
+    try:
+        handle.result()
+    except RuntimeError as error:
+        print(error.args[0])
+
+threading.Thread(target=wait, args=(survey.submit(run_id="one"),)).start()
+"""
+
+
+def test_another_error_of_a_step_is_a_failure_as_the_program_ends_too(tmp_path):
+    """Its words are not those with which Python refuses a thread."""
+    said = {"stdout": children.PIPE, "text": True, "check": True}
+    done = children.run([sys.executable, "-c", FAILS_AT_THE_END], cwd=tmp_path, **said)
+    assert done.stdout == "the pump is in shutdown\n"
+    assert History(tmp_path / "runs.db").run("one").status == "failed"
