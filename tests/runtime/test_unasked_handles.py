@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 
 import pytest
 
@@ -88,3 +89,36 @@ def test_waiting_for_a_person_and_being_cancelled_are_no_failures(told):
     assert told() == []
     with pytest.raises((Suspended, RunCancelled)):
         asking.kickoff(run_id="run-False")
+
+
+KEPT = """
+import asyncio, os, sys, time
+from crewlite import CheckpointConfig
+from crewlite.flow import flow, step
+
+@step
+def fail():
+    open("fails", "w").close()
+    while not os.path.exists("goes on"):
+        time.sleep(0.01)
+    raise ValueError("boom")
+
+handle = flow(name="failing", checkpoint=CheckpointConfig(location="runs"))(lambda: fail()).submit(run_id="one")
+while not os.path.exists("fails"):
+    time.sleep(0.01)
+asyncio.kept = handle
+if sys.argv[1] == "cancelled":
+    handle.cancel()
+open("goes on", "w").close()
+while handle.at_work:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(("how", "line"), [("failed", "nobody has asked its handle"), ("cancelled", "")])
+def test_the_end_of_the_program_tells_of_a_handle_that_outlives_the_modules(how, line, tmp_path):
+    """At its deletion the modules of crewlite have lost their names, so a `__del__` would fail."""
+    said = {"stderr": children.PIPE, "text": True, "check": True}
+    done = children.run([sys.executable, "-c", KEPT, how], cwd=tmp_path, **said)
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == bool(line)

@@ -7,6 +7,7 @@ import logging
 import os
 import queue
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
@@ -41,35 +42,26 @@ class RunHandle(Generic[R]):
         given: str = "",
     ) -> None:
         self._name, self._progress, self._given, self._how_to_go_on = name, progress, given, how_to_go_on
-        self._work, self._asked = _Work(), True
+        work = self._work = _Work()
         self._process = os.getpid()
         known = progress.known = queue.SimpleQueue()
-        self._future = background.submit(self._work.run(kickoff, progress, given))
-        self._asked = False
+        self._future = background.submit(work.run(kickoff, progress, given))
+        self._unasked = weakref.finalize(self, work.tell_failure)
         ended = submitted(self._left_behind)
-        self._future.add_done_callback(lambda future: _has_stopped_with_program(future) or ended())
+        self._future.add_done_callback(lambda run: work.end(run, name, progress.run_id or given))
+        self._future.add_done_callback(lambda _: work.has_stopped_with_program or ended())
         self._future.add_done_callback(lambda _: known.put(None))
         try:
             background.next_of(known, _TO_BEGIN if background.running_loop() else None)
         except queue.Empty:
             return
         except BaseException as error:  # raised by a handler of signals: nobody will have this handle
-            self._asked = True
+            self._unasked.detach()
             self.cut_short(error)
             raise
         if self._progress.run_id is None:
-            self._asked = True
+            self._unasked.detach()
             background.result_of(self._future)
-
-    def __del__(self) -> None:
-        """Log the error of a run if nobody has asked how it ended."""
-        if self._asked or not self._future.done() or self._future.cancelled():
-            return
-        error = self._future.exception()
-        if error is not None and not isinstance(error, RunCancelled | Suspended):
-            about = {"run_id": self._progress.run_id}
-            message = "%s failed, and nobody has asked its handle for the result: %s"
-            log.error(message, self._what, repr_of(error), extra=about)
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r}{'' if self.branch == 'main' else f', branch={self.branch!r}'})"
@@ -93,7 +85,8 @@ class RunHandle(Generic[R]):
         if not self._future.done():
             background.check_process(self._process, self._what)
             return "running"
-        self._asked, error = True, self._future.exception()
+        self._unasked.detach()
+        error = self._future.exception()
         if isinstance(error, Suspended):
             return "waiting"
         return "cancelled" if isinstance(error, RunCancelled) else "finished" if error is None else "failed"
@@ -116,7 +109,7 @@ class RunHandle(Generic[R]):
         ConfigError in a process that was forked while the run was at work. Ctrl-C ends the wait; the run continues.
         """
         self.check_may_wait()
-        self._asked = True
+        self._unasked.detach()
         with shortened():
             return background.wait(
                 self._future, timeout, self._what, "Wait longer with result(), or stop it with cancel()"
@@ -136,7 +129,7 @@ class RunHandle(Generic[R]):
     async def _awaited(self) -> R:
         if not self._future.done():
             background.check_process(self._process, self._what)
-        self._asked = True
+        self._unasked.detach()
         with shortened():
             return await shielded(asyncio.wrap_future(self._future))
 
@@ -161,10 +154,10 @@ class RunHandle(Generic[R]):
 
     def _left_behind(self) -> str:
         """What to tell if the program ends now: how to go on with the run; "" if it has ended, or is being ended."""
-        stopped = _has_stopped_with_program(self._future)
-        if not (self.at_work or stopped) or self._work.is_cut or is_finished(self._progress):
+        is_left = self.at_work or self._work.has_stopped_with_program
+        if not is_left or self._work.is_cut or is_finished(self._progress):
             return ""
-        self._asked = self._asked or stopped
+        self._unasked.detach()
         return told(self._what, self._progress, self._how_to_go_on)
 
     @property
@@ -175,17 +168,14 @@ class RunHandle(Generic[R]):
         self._work.cut()
 
 
-def _has_stopped_with_program(run: futures.Future[Any]) -> bool:
-    """Return whether a run has stopped because the main thread of the program has ended."""
-    return run.done() and not run.cancelled() and isinstance(run.exception(), ProgramEnding)
-
-
 class _Work:
     """What a handle can end. It does not refer to the handle, so a handle that nobody has is gone at once."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
         self.is_cut = False
+        self.has_stopped_with_program = False  # whether a thread was refused because the main thread has ended
+        self._failure: tuple[str, str, str] | None = None
 
     def cut(self) -> None:
         self.is_cut = True
@@ -203,3 +193,16 @@ class _Work:
         except RuntimeError as error:
             check_program_goes_on(error)
             raise
+
+    def end(self, run: futures.Future[R], name: str, run_id: str) -> None:
+        error = None if run.cancelled() else run.exception()
+        self.has_stopped_with_program = isinstance(error, ProgramEnding)
+        if error is not None and not isinstance(error, RunCancelled | Suspended | ProgramEnding):
+            self._failure = name, run_id, repr_of(error)
+
+    def tell_failure(self) -> None:
+        """Log the error of the run: nobody has asked for it, and the handle is gone or the program ends."""
+        if self._failure:
+            name, run_id, error = self._failure
+            message = "%s failed, and nobody has asked its handle for the result: %s"
+            log.error(message, named(name, run_id), error, extra={"run_id": run_id})
