@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, Task, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, tool
 from crewlite.errors import EffectsRepeat, InDoubt, NonDeterminism
 from crewlite.flow import flow, step
 from crewlite.llm import ToolCall
@@ -104,3 +104,34 @@ def test_a_fork_whose_changes_lead_to_a_call_in_doubt_may_go_without_it_if_it_ma
     with pytest.raises(EffectsRepeat):
         order.fork(RUN, inputs={"number": 2})
     assert order.fork(RUN, inputs={"number": 2}, allow_effects=True).kickoff() == [2]
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+@pytest.mark.parametrize("changes", [{"edits": {"step:look#3": 9}}, {"rerun": ["step:look#3"]}])
+@pytest.mark.parametrize(("on_drift", "refused"), [("rerun", InDoubt), ("keep", NonDeterminism)])
+def test_nor_does_it_if_the_run_was_pruned_before(changes, on_drift, refused, pruned):
+    def looking(setting, *, pays):
+        @flow(checkpoint=setting)
+        async def order():
+            paying = [pay.submit(5)] if pays else []
+            for number in range(6):
+                await look.submit(number)
+            ENDED.set()
+            return await asyncio.gather(*paying)
+
+        return order
+
+    whole = CheckpointConfig(location="here", provider=Kept(), on_events=["step_completed"])
+    ENDED.clear()
+    looking(whole, pays=True).kickoff(run_id=RUN)
+    PAID.clear()
+    entries = entries_of(whole)
+    looked = max(n for n, entry in enumerate(entries, 1) if "step:look" in str(entry.commit.get("steps")))
+    setting = cut(entries, looked, on_drift=on_drift)
+    if pruned:
+        with History(setting.location, setting.provider) as history:
+            assert history.prune(keep_last=1).freed
+    fork = looking(setting, pays=False).fork(RUN, **changes)
+    with pytest.raises(refused, match="step:pay"):
+        fork.kickoff()
+    assert PAID == []

@@ -14,14 +14,14 @@ from crewlite import History
 from crewlite.codec import digest
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.checkpoints import droppable
-from crewlite.state.format.earlier import definition_at, inputs_at
+from crewlite.state.format.earlier import definition_at, inputs_at, is_before_change
 from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Commit
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.steps import StepView
+from crewlite.state.reading.steps import StepView, unsettled
 from crewlite.state.run_history import RunHistory
 from tests.cuts import Kept
 
@@ -106,6 +106,7 @@ OF_A_RESUME: dict[str, Callable[[Record], Any]] = {
     "begun": lambda record: {at: n for at, n in record.begun_once.items() if not record.settled(at)},
     "intended": lambda record: {at: n for at, n in record.intended.items() if not record.settled(at)},
     "intents": lambda record: {at: n for at, n in record.intents.items() if not record.settled(at)},
+    "led to": lambda record: {at: is_before_change(record, at) for at in (*outside(record), *unsettled(record))},
     "asked": lambda record: {
         at: ({**one, "seq": 0}, record.asked_in[at]) for at, one in record.asked.items() if not record.settled(at)
     },

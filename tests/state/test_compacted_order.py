@@ -68,6 +68,7 @@ def numbers(record: Record) -> tuple[Any, ...]:
         {at: (one.seq, one.order) for at, one in record.ends.items()},
         [event.seq for event in record.events],
         record.events.claims,
+        {at: record.intended_in.get(at) for at in record.intents},
     )
 
 

@@ -29,6 +29,7 @@ from crewlite.state.format.commit import (
 from crewlite.state.format.edits import Edit, bound_to, inherited, take_back, withdraw
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.forms import checked_result
+from crewlite.state.format.intents import intended_in
 from crewlite.state.format.kept import Kept, Order, late_changes
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, causes_of, outcome_of, resolved
@@ -58,7 +59,7 @@ class Record:
     intended: dict[str, str] = field(default_factory=dict)
     """The digests of the questions of the calls with effect="once" that were about to be made, by address."""
     intended_in: dict[str, int] = field(default_factory=dict)
-    """The numbers of the commits that hold the intents, by address."""
+    """The numbers of the commits that recorded the intents, by address."""
     begun_once: dict[str, int] = field(default_factory=dict)
     """How often each call with effect="once" was begun since it last finished, by address."""
     void: dict[str, None] = field(default_factory=dict)
@@ -318,8 +319,9 @@ class Record:
     def _calls_and_questions(self, commit: Commit) -> None:
         """Apply the calls that are about to be made, the questions to people and their answers."""
         self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
+        self.intended_in |= intended_in(commit)
         for address, effect, *question in commit.get("intents", ()):
-            self.intents[address], self.intended_in[address] = effect, self.seq
+            self.intents[address] = effect
             if question:
                 self.intended[address] = question[0]
             if effect == "once":
@@ -364,8 +366,7 @@ class Record:
             self.failed |= attempt.final and not address
             for cause in causes_of(step):  # a retry of this step retries its causes too
                 self.failures.pop(cause or "", None)
-            uncaught = kinds.of(attempt.kind).is_uncaught or attempt.stops_run
-            if attempt.final and attempt.fingerprint and not uncaught:
+            if attempt.final and attempt.fingerprint and not (kinds.of(attempt.kind).is_uncaught or attempt.stops_run):
                 self.failures[address] = attempt
             return
         if (kind := kinds.of(step["kind"])).is_task and not is_in_a_task_or_call(address):
@@ -379,8 +380,7 @@ class Record:
 
     def _bind(self, address: str) -> None:
         """Bind an answer given ahead to the first question at its address, so that it answers no later question."""
-        answer = self.answers.get(address)
-        if answer and answer.get("ahead"):
+        if (answer := self.answers.get(address)) and answer.get("ahead"):
             self.answers[address] = bound_to(answer, self.asked.get(address))
 
     def _replace(self, address: str) -> None:
