@@ -19,6 +19,7 @@ from crewlite.resuming import nth_attempt
 from crewlite.state.format.addresses import bare_name, without_numbers
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept, cut, entries_of
+from tests.recovery.tills import Interrupted
 from tests.soak import SEED, in_time
 
 
@@ -217,6 +218,43 @@ ORDER_3, ORDER_5 = ("order", "", [3]), ("order", "", [5])
 )
 def test_a_step_around_calls_that_is_asked_for_in_another_place_or_with_other_arguments(program, orders):
     changed(program, [[ORDER_3, ORDER_5, ("order", "", [])], orders], max)
+
+
+def test_a_tool_whose_payment_another_call_of_it_gets_is_not_in_doubt():
+    paid = []
+
+    @step(effect="once")
+    def pay(amount):
+        paid.append(amount)
+        return amount
+
+    @step
+    def order(amount):
+        return pay(amount)
+
+    @tool
+    def shop(amount: int) -> str:
+        """Make an order."""
+        return str(order(amount))
+
+    def shopping(amounts, setting):
+        def reply(messages):
+            made = sum(message["role"] == "tool" for message in messages)
+            if made == len(amounts):
+                raise Interrupted
+            return ToolCall("shop", {"amount": amounts[made]})
+
+        clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(reply), tools=[shop])
+        bill = Task(name="bill", description=f"Order {amounts}", expected_output="x", agent=clerk)
+        return Crew(tasks=[bill], checkpoint=setting)
+
+    setting = CheckpointConfig(location="here", provider=Kept(), on_drift="rerun")
+    for amounts in ([3, 5], [5]):
+        with pytest.raises(Interrupted):
+            shopping(amounts, setting).kickoff(run_id=RUN)
+    assert paid == [3, 5]
+    with History(setting.location, setting.provider) as history:
+        assert [one.address for one in history.run(RUN).steps if one.status == "in_doubt"] == []
 
 
 def some_orders(chosen):
