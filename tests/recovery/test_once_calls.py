@@ -240,7 +240,7 @@ def test_a_preview_tells_what_an_earlier_attempt_answers():
     for at in range(1, len(entries_of(setting))):
         preview = in_phases(Post("a", breaks=0), cut(entries_of(setting), at)).preview(run_id=RUN)
         previews += [(one.address, one.verdict, one.why) for one in preview.steps]
-    assert ("!2/step:send", "reused", "was made in an earlier attempt") in previews
+    assert ("!2/step:send", "reused", "was made before, as step:send") in previews
     assert not [one for one in previews if one[0] == "!2/step:send" and one[1] != "reused"]
 
 

@@ -25,7 +25,7 @@ class ToolUsageStartedEvent(_ToolEvent):
 class ToolUsageFinishedEvent(_ToolEvent):
     """A tool's result is recorded. No call was made if it is `from_cache` (an earlier one) or `from_person`.
 
-    Nor was one if it is `reused_from` a call with effect="once", of an earlier attempt of its task.
+    Nor was one if it is `reused_from` a call with effect="once" that was made before.
     """
 
     type: Literal["tool_usage_finished"] = "tool_usage_finished"
@@ -40,7 +40,7 @@ class ToolUsageFinishedEvent(_ToolEvent):
 class ToolUsageErrorEvent(_ToolEvent, ErrorFields):
     """A tool call ended without a result. The message that the agent gets instead is recorded.
 
-    If `reused_from` is set, no call was made: an earlier attempt at the task made it, and it failed with this error.
+    If `reused_from` is set, no call was made: it was made before, and failed with this error.
     """
 
     type: Literal["tool_usage_error"] = "tool_usage_error"

@@ -149,7 +149,7 @@ class DryScope(StepScope):
             run.steps.append(reused(outcome))
 
     def _foresee_run(self, step: Step[T], address: str, fingerprint: str, recorded: Outcome | None) -> T:
-        """Add a step that would run, unless an earlier attempt has made the call. Return what it may come to."""
+        """Add a step that would run, unless earlier code has made the call. Return what it may come to."""
         run = self.run
         try:
             earlier = calls_before(self, step, address, fingerprint) if step.effect == "once" else NOTHING_EARLIER
@@ -158,7 +158,7 @@ class DryScope(StepScope):
         else:
             stops = [at for at in run.stops if at == address or address in outers(at)]
         if earlier.made:
-            run.note(address, step.kind.name, "reused", "was made in an earlier attempt")
+            run.note(address, step.kind.name, "reused", f"was made before, as {earlier.made.address}")
             return step.decode(run.record.value(earlier.made.address))
         if router := self._router_before(step, address):
             run.note(address, step.kind.name, "may run", _if_same(router))

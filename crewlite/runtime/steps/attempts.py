@@ -103,7 +103,7 @@ def done_anew(record: Record, last: Attempt, prefix: str) -> list[tuple[str, str
 
 
 def is_call_made_once(record: Record, ended: Outcome | Attempt) -> bool:
-    """Return whether what has ended is a call with effect="once", or has the result of one in an earlier attempt."""
+    """Return whether what has ended is a call with effect="once", or has the result of an earlier one."""
     reused = isinstance(ended, Outcome) and ended.reused_at
     return record.intents.get(reused or ended.address) == "once"
 

@@ -68,7 +68,7 @@ class Ended(NamedTuple):
     attempt: int = 1
     milliseconds: float = 0.0
     reused: str | None = None
-    """The step, of another run or of an earlier attempt, whose result the outcome is: its usage is not counted here."""
+    """The step, of another run or of earlier code, whose result the outcome is: its usage is not counted here."""
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ class Execution(Generic[T]):
         return None
 
     async def _known(self) -> tuple[T, Ended] | None:
-        """Return an outcome that takes no work: a person's answer, a cached one, that of an earlier attempt; else None.
+        """Return an outcome that takes no work: a person's answer, a cached one, that of an earlier call; else None.
 
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt, NonDeterminism.
         """
@@ -179,7 +179,7 @@ class Execution(Generic[T]):
         return None
 
     async def _earlier(self, in_doubt: bool) -> Earlier:
-        """Return what earlier attempts at an enclosing step have left this call.
+        """Return what earlier code has left of this call.
 
         `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that was left.
         """

@@ -33,7 +33,7 @@ MARKS = (b'"once"', b'"made"')
 def once_calls(entries: Sequence[Entry]) -> list[MadeCall]:
     """Return the calls with effect="once" that these entries record, in order, whether finished or in doubt.
 
-    A call that was intended, and then answered by that of an earlier attempt, was not made.
+    A call that was intended, and then got the result of an earlier one, was not made.
     """
     if not any(map(_has_any, entries)):  # most runs: what their models request need not be looked at
         return []
