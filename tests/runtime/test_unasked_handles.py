@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
 
@@ -37,6 +38,24 @@ def test_a_failure_that_nobody_asks_for_is_logged_once(told):
     assert told() == [
         "Run 'one' of flow 'failing' failed, and nobody has asked its handle for the result: ValueError('boom')"
     ]
+
+
+def test_so_is_that_of_a_run_whose_code_refers_to_its_handle(told):
+    def begin():
+        kept = {}
+
+        @flow(checkpoint=True)
+        def keeping():
+            raise ValueError(len(kept))
+
+        kept["handle"] = keeping.submit(run_id="one")
+
+    def told_once_collected():
+        gc.collect()
+        return told()
+
+    begin()
+    children.until(told_once_collected)
 
 
 def test_so_is_that_of_a_stream_which_nobody_reads(told):

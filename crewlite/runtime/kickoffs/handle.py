@@ -48,7 +48,7 @@ class RunHandle(Generic[R]):
         self._future = background.submit(work.run(kickoff, progress, given))
         self._unasked = weakref.finalize(self, work.tell_failure)
         ended = submitted(self._left_behind)
-        self._future.add_done_callback(lambda run: work.end(run, name, progress.run_id or given))
+        self._future.add_done_callback(lambda run: work.note_end(run, name, progress.run_id or given))
         self._future.add_done_callback(lambda _: work.has_stopped_with_program or ended())
         self._future.add_done_callback(lambda _: known.put(None))
         try:
@@ -169,18 +169,19 @@ class RunHandle(Generic[R]):
 
 
 class _Work:
-    """What a handle can end. It does not refer to the handle, so a handle that nobody has is gone at once."""
+    """The work of a run, and how it ended. It does not refer to the handle, so a handle that nobody has is gone."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
         self.is_cut = False
         self.has_stopped_with_program = False  # whether a thread was refused because the main thread has ended
         self._failure: tuple[str, str, str] | None = None
+        """The name of the definition, the id of the run, and the error; None unless the run has failed."""
 
     def cut(self) -> None:
         self.is_cut = True
-        if self._task:
-            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+        if task := self._task:
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
     async def run(self, kickoff: Callable[[], Awaitable[R]], progress: Progress, given: str) -> R:
         self._task = asyncio.current_task()
@@ -194,7 +195,9 @@ class _Work:
             check_program_goes_on(error)
             raise
 
-    def end(self, run: futures.Future[R], name: str, run_id: str) -> None:
+    def note_end(self, run: futures.Future[R], name: str, run_id: str) -> None:
+        """Note how the run has ended, before anybody may lose the handle."""
+        self._task = None  # its error holds frames, and so perhaps the handle, which would never be gone then
         error = None if run.cancelled() else run.exception()
         self.has_stopped_with_program = isinstance(error, ProgramEnding)
         if error is not None and not isinstance(error, RunCancelled | Suspended | ProgramEnding):
