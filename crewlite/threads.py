@@ -20,7 +20,7 @@ Call = Callable[[], None]
 Calls = queue.SimpleQueue[tuple[Call, str] | None]
 
 _REFUSALS = " interpreter shutdown", " new futures after shutdown", " atexit after shutdown"
-"""How the errors end with which Python refuses a thread because the program ends."""
+"""The last words of the errors with which Python refuses a thread because the program ends."""
 
 
 def begin(call: Call, name: str) -> None:
@@ -35,18 +35,18 @@ def check_program_goes_on(error: BaseException) -> None:
     """
     if isinstance(error, ProgramEnding):
         return
-    led: BaseException | None = error
+    cause: BaseException | None = error
     seen = set[int]()
-    while led is not None and id(led) not in seen:
-        said = led.args[0] if isinstance(led, RuntimeError) and led.args else None
+    while cause is not None and id(cause) not in seen:
+        said = cause.args[0] if isinstance(cause, RuntimeError) and cause.args else None
         if isinstance(said, str) and said.endswith(_REFUSALS) and _are_refused():
             raise ProgramEnding(said) from error
-        seen.add(id(led))
-        led = led.__context__ if led.__cause__ is None else led.__cause__
+        seen.add(id(cause))
+        cause = cause.__context__ if cause.__cause__ is None else cause.__cause__
 
 
 def _are_refused() -> bool:
-    """Return whether threads are refused now. An executor that was shut down refuses them too, but not for all code."""
+    """Return whether Python refuses a thread to a new executor. One that was shut down refuses threads at any time."""
     try:
         with futures.ThreadPoolExecutor(1) as another:
             another.submit(int)

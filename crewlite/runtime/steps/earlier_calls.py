@@ -15,7 +15,15 @@ from crewlite.runtime.steps.attempts import is_call_made_once
 from crewlite.runtime.steps.doubts import doubt, is_comparable, is_made_again, may_have_taken_effect
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.run import Run
-from crewlite.state.format.addresses import leaf, outer, outers, prefix_beside, without_numbers, without_tries
+from crewlite.state.format.addresses import (
+    child_around,
+    leaf,
+    outer,
+    outers,
+    prefix_beside,
+    without_numbers,
+    without_tries,
+)
 from crewlite.state.format.earlier import is_before_change
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -89,7 +97,9 @@ def _may_stand_elsewhere(frame: Frame, address: str) -> bool:
     run, prefix = frame.run, prefix_beside(address)
     if "!" in prefix or (prefix and run.resumed and run.on_drift == "rerun"):
         return True
-    while prefix and (run.resumed or run.record.attempts) and frame.around:
+    if not prefix or not (run.resumed or run.record.attempts):
+        return False
+    while frame.around:
         mode = frame.inherited.mode
         if not mode.strict_replay or mode.diverged or mode.goes_otherwise:
             return True
@@ -102,12 +112,12 @@ def is_given(frame: Frame, at: str, address: str) -> bool:
 
     `at`: the address of the call, or of one that has its result.
     """
-    made = _first(frame.run.record, at)
+    made = _original(frame.run.record, at)
     return any(_is_held(frame, one, made, address) for one in _others_with(frame, made, address))
 
 
-def _first(record: Record, at: str) -> str:
-    """Return the address of the call that was made, whose result the call `at` has: mostly that itself."""
+def _original(record: Record, at: str) -> str:
+    """Return the address of the call that was made and gave the call `at` its result: mostly `at` itself."""
     outcome = record.outcomes.get(at)
     return outcome.reused_at or at if outcome else at
 
@@ -159,14 +169,14 @@ def _asks_otherwise(frame: Frame, around: Frame, top: str, address: str) -> bool
     That is so as well if the call at `address` is not the one that was recorded in its place.
     """
     mode, void = around.inherited.mode, around.run.record.void
-    both = top, _below(address, around.children.prefix)
+    both = top, child_around(address, around.children.prefix)
     return mode.diverged or mode.goes_otherwise or not void.keys().isdisjoint(both) or address in frame.children.moved
 
 
 def take(frame: Frame, at: str, address: str) -> None:
     """Note that a call gets the result of the call `at`: the steps that may have held it until now run again."""
     record = frame.run.record
-    made = _first(record, at)
+    made = _original(record, at)
     for other in _others_with(frame, made, address):
         around, top, inside = _apart(frame, other, address)
         if top and not _has_ended(around, top):
@@ -186,8 +196,8 @@ def _apart(frame: Frame, at: str, address: str) -> tuple[Frame, str, list[str]]:
     around = frame
     while not at.startswith(around.children.prefix):
         around = around.outer
-    top = _below(at, around.children.prefix)
-    if around is not frame and (around.around is None or top == _below(address, around.children.prefix)):
+    top = child_around(at, around.children.prefix)
+    if around is not frame and (around.around is None or top == child_around(address, around.children.prefix)):
         top = ""
     return around, top, [one for one in (at, *outers(at)) if len(one) >= len(top)]
 
@@ -195,11 +205,6 @@ def _apart(frame: Frame, at: str, address: str) -> tuple[Frame, str, list[str]]:
 def _has_ended(around: Frame, top: str) -> bool:
     """Return whether a step that this attempt has requested has its outcome or has failed."""
     return bool(around.children.asked.get(top)) or top in around.children.failed
-
-
-def _below(address: str, prefix: str) -> str:
-    """Return the address of the step right below `prefix` that encloses an address, or has it."""
-    return prefix + address.removeprefix(prefix).partition("/")[0].partition("!")[0]
 
 
 def _was_left_out(record: Record, addresses: Sequence[str]) -> bool:

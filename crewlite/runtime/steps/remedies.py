@@ -20,7 +20,15 @@ from crewlite.runtime.steps.attempts import (
     keeps_steps,
     since_given_up,
 )
-from crewlite.state.format.addresses import is_right_below, outer, outers, prefix_around, prefix_beside, without_tries
+from crewlite.state.format.addresses import (
+    child_around,
+    is_right_below,
+    outer,
+    outers,
+    prefix_around,
+    prefix_beside,
+    without_tries,
+)
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.format.record import Record
 
@@ -199,7 +207,6 @@ def void(record: Record, prefix: str, kept: Iterable[str]) -> Iterator[tuple[str
     """
     known = set(kept)
     for at, ended in record.ends.items():
-        if at.startswith(prefix) and not is_call_made_once(record, ended):
-            top = prefix + at[len(prefix) :].partition("/")[0].partition("!")[0]
-            if top not in known:
-                yield at, ended.kind
+        is_below = at.startswith(prefix) and child_around(at, prefix) not in known
+        if is_below and not is_call_made_once(record, ended):
+            yield at, ended.kind

@@ -127,8 +127,8 @@ class Run:
     requested_once: set[str] = field(default_factory=set)
     """Addresses of the calls with effect="once" that the current attempts of this kickoff have requested, or that are
     inside steps which have their recorded end."""
-    once_inside: dict[str, list[str]] = field(default_factory=dict, init=False)
-    """The addresses of the calls with effect="once", by that of each step around them."""
+    once_inside: dict[str, set[str]] = field(default_factory=dict, init=False)
+    """The addresses of the calls with effect="once", by the address of each step around them."""
     begun_here: set[str] = field(default_factory=set)
     """Addresses of the calls with effect="once" that this kickoff has begun."""
     setting: Setting = None
@@ -147,11 +147,8 @@ class Run:
         for at, outcome in record.outcomes.items():
             if outcome.reused:
                 self.given.setdefault(outcome.reused_at, set()).add(at)
-        for at in {
-            *self.given,
-            *chain(*self.given.values()),
-            *(at for at, effect in record.intents.items() if effect == "once"),
-        }:
+        once = [at for at, effect in record.intents.items() if effect == "once"]
+        for at in chain(once, self.given, *self.given.values()):
             self.note_once(at)
         started = record.events.starts
         self.begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
@@ -160,8 +157,7 @@ class Run:
         doubts = [at for at in doubts if not is_before_change(record, at)]
         self.left = frozenset(around(doubts).union(doubts))
         if self.exact or self.on_drift == "rerun":
-            once = around(at for at, effect in record.intents.items() if effect == "once")
-            self.inside = _grouped({*record.ends, *self.left, *once}, prefix_beside)
+            self.inside = _grouped({*record.ends, *self.left, *around(once)}, prefix_beside)
         elif self.left:
             self.inside = _grouped(self.left, prefix_beside)
         if record.base:
@@ -175,7 +171,7 @@ class Run:
     def note_once(self, address: str) -> None:
         """Note the place of a call with effect="once"."""
         for at in outers(address):
-            self.once_inside.setdefault(at, []).append(address)
+            self.once_inside.setdefault(at, set()).add(address)
 
     @cached_property
     def mode(self) -> Mode:

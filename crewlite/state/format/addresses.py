@@ -129,6 +129,11 @@ def prefix_around(prefix: str) -> str:
     return prefix[: prefix.rfind("/", 0, -1) + 1]
 
 
+def child_around(address: str, prefix: str) -> str:
+    """Return the direct child of the attempt that `prefix` names which has this address, or encloses it."""
+    return prefix + address[len(prefix) :].partition("/")[0].partition("!")[0]
+
+
 def is_right_below(address: str, prefix: str) -> bool:
     """Return whether `address` is `prefix` and one more part: a direct child of the attempt that `prefix` names."""
     return bool(address) and address.startswith(prefix) and "/" not in address[len(prefix) :]

@@ -30,11 +30,10 @@ def is_before_change(record: Record, address: str) -> bool:
     began, if it is a call with effect="once". True for an edited step, and for a step that has neither ended nor begun
     such a call if the fork has changed anything.
     """
-    ended, begun = (
-        record.end(address),
-        record.intended_in.get(address) if record.intents.get(address) == "once" else None,
-    )
-    if not (since := begun or (ended.seq if ended else 0)):
+    ended = record.end(address)
+    begun = record.intended_in.get(address) if record.intents.get(address) == "once" else None
+    since = begun or (ended.seq if ended else 0)
+    if not since:
         return bool(record.edited or record.earlier_inputs)
     inside, until = {address, *outers(address)}, ended.seq if ended else since
     leads = ((at in inside or edit.since <= since) and until <= edit.seq for at, edit in record.edited.items())

@@ -180,7 +180,10 @@ class Events:
 
         `merged`: the numbers of the commits with which claims began or ended, if that commit replaces several.
         """
-        self.claims += [seq] * (claim != self._claim) if merged is None else merged
+        if merged is not None:
+            self.claims += merged
+        elif claim != self._claim:
+            self.claims.append(seq)
         self._claim = claim
 
     def beside(self, address: str) -> Callable[[int], bool]:

@@ -106,7 +106,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
 
 
 def _timed(entries: Iterable[Entry]) -> set[str]:
-    """Return the steps with whose outcomes in these entries their times are recorded."""
+    """Return the steps whose outcomes in these entries are recorded together with the times of the steps."""
     return {step["address"] for entry in entries for step in entry.commit.get("steps", ()) if "worked" in step}
 
 
@@ -219,8 +219,8 @@ def _merged(
 def _folded(part: Sequence[Entry], live: Record) -> Compacted:
     """Return what a merged commit tells of the entries `part`. `live`: the record at their end."""
     first, last, numbers = part[0].first, part[-1], list[int]()
-    folded: Compacted = {"first": first, "sum": last.sum}
-    folded["claims"] = [seq for seq in live.events.claims if first <= seq <= last.seq]
+    claims = [seq for seq in live.events.claims if first <= seq <= last.seq]
+    folded: Compacted = {"first": first, "sum": last.sum, "claims": claims}
     for entry in part:  # which may be a merged commit itself
         numbers += entry.commit.get("folded", {}).get("events") or [entry.seq] * len(entry.commit.get("events", ()))
     if numbers:
