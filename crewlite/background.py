@@ -133,7 +133,11 @@ def check_process(pid: int, what: str) -> None:
 
 def submit(work: Coroutine[Any, Any, T]) -> futures.Future[T]:
     """Start `work` on the background loop, from any thread, and return its future."""
-    return asyncio.run_coroutine_threadsafe(work, loop())
+    try:
+        return asyncio.run_coroutine_threadsafe(work, loop())
+    except RuntimeError:  # the loop gets no thread
+        work.close()  # else Python complains that nobody has awaited it
+        raise
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -207,8 +211,7 @@ def next_of(
 def comes(event: threading.Event, timeout: float) -> bool:
     """Wait at most `timeout` seconds for an event. Returns whether it has come.
 
-    An exception of a signal handler ends the wait, as in `next_of`. That is why this looks again and again and does
-    not wait in the event.
+    An exception of a signal handler ends the wait, as in `next_of`: this looks at the event, and does not wait in it.
     """
     until = steady() + timeout
     while not event.is_set():
@@ -258,10 +261,7 @@ async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callab
 
 
 async def guarded(work: Awaitable[T]) -> T:
-    """Await `work`. Raises RuntimeError for SystemExit and the like, and for a CancelledError without a cancellation.
-
-    Those errors would end more than this call.
-    """
+    """Await `work`. Raises RuntimeError for SystemExit or the like, and a CancelledError without a cancellation."""
     try:
         return await work
     except Exception as error:
