@@ -46,12 +46,12 @@ def check_program_goes_on(error: BaseException) -> None:
 
 
 def _are_refused() -> bool:
-    """Return whether Python refuses a thread to a new executor. One that was shut down refuses threads at any time."""
+    """Return whether Python refuses a thread to a new executor. One that was shut down refuses all at any time."""
     try:
         with futures.ThreadPoolExecutor(1) as another:
             another.submit(int)
-    except RuntimeError:
-        return True
+    except RuntimeError as error:
+        return str(error).endswith(_REFUSALS)  # else the system has no more threads
     return False
 
 

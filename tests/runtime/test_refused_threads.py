@@ -163,3 +163,31 @@ def test_another_error_of_a_step_is_a_failure_as_the_program_ends_too(tmp_path):
     done = children.run([sys.executable, "-c", FAILS_AT_THE_END], cwd=tmp_path, **said)
     assert done.stdout == "the pump is in shutdown\n"
     assert History(tmp_path / "runs.db").run("one").status == "failed"
+
+
+SHUT_DOWN = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from crewlite.flow import flow, step
+
+@step
+def draw():
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    threading.stack_size(1 << 40)  # so large a stack is refused
+    pool.submit(int)
+
+@flow
+def survey():
+    draw()
+
+try:
+    survey.kickoff()
+except RuntimeError as error:
+    print(repr(error))
+"""
+
+
+def test_an_executor_that_was_shut_down_is_no_end_of_the_program_where_the_system_has_no_more_threads():
+    done = children.run([sys.executable, "-c", SHUT_DOWN], stdout=children.PIPE, text=True, check=True)
+    assert done.stdout == "RuntimeError('cannot schedule new futures after shutdown')\n"
