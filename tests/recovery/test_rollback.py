@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task
+from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, History, Task, ToolCall, tool
 from crewlite.errors import LLMUnavailable, RecoveryEscalated
 from crewlite.events import RecoveryStartedEvent
 from crewlite.flow import flow, recovery_hint, step
@@ -44,6 +44,36 @@ def test_a_crew_goes_on_behind_the_named_task():
     with History(".checkpoints") as history:
         assert [one.address for one in history.run("r").attempts] == ["task:write/llm#1", "task:write", ""]
         assert history.run("r").usage.requests == 4, "what was paid stays paid"
+
+
+def test_a_tool_call_that_is_not_made_again_is_not_in_doubt():
+    """The tombstone of the step inside the call comes before that of the call, and voids its outcome too."""
+    failed = []
+
+    @step
+    def price(what):
+        return f"{what} for 3"
+
+    @tool
+    def shop(what: str) -> str:
+        """Look for something to buy."""
+        return price(what)
+
+    def reply(messages):
+        name = messages[1]["content"].partition(" ")[0]
+        if name == "write" and not failed:
+            failed.append(name)
+            raise LLMUnavailable("The plan has no end")
+        if name == "plan" and not failed and messages[-1]["role"] != "tool":
+            return ToolCall("shop", {"what": "a boat"})
+        return name
+
+    agent = Agent(role="Pilot", goal="answer", llm=ScriptedLLM(reply), tools=[shop])
+    tasks = [Task(name=name, description=f"{name} it", expected_output="A text", agent=agent) for name in NAMES]
+    policy = FailurePolicy(default=rollback_to_checkpoint("task:research", max_rollbacks=1))
+    Crew(tasks=tasks, failure_policy=policy, checkpoint=True).kickoff(run_id="r")
+    with History(".checkpoints") as history:
+        assert {one.status for one in history.run("r").steps} == {"finished"}
 
 
 @pytest.mark.parametrize("place", ["task:research", "task:plan"])

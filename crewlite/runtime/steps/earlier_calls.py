@@ -180,7 +180,7 @@ def take(frame: Frame, at: str, address: str) -> None:
     for other in _others_with(frame, made, address):
         around, top, inside = _apart(frame, other, address)
         if top and not _has_ended(around, top):
-            for one in reversed(inside[1:]):  # an inner tombstone first would leave the outer calls in doubt
+            for one in inside[1:]:
                 if end := record.end(one):
                     frame.run.journal.invalidate(one, end.kind, at_once=True)
     if address != made:

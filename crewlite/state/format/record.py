@@ -352,7 +352,7 @@ class Record:
     def _step(self, step: StepRecord, at: str, place: int) -> None:
         address = step["address"]
         if step.get("again"):
-            self.intents.pop(address if address in self.outcomes else "", None)  # what was undone is no call in doubt
+            self.intents.pop("" if address in self.failures else address, None)  # what was undone is no call in doubt
             self._replace(address)
             self.void[address] = None
             if failure := self.failures.pop(address, None):

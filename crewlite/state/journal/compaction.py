@@ -276,12 +276,11 @@ class _StepsLeftOut:
 def _tombstones(earlier: dict[str, Outcome], live: Record) -> list[StepRecord]:
     """Build tombstones for the outcomes in `earlier` that no longer count in the record `live`, as the steps ran again.
 
-    Without them, an earlier outcome of such a step would count again once the later one is left out. The outer steps
-    come first: with an inner one, their outcomes are void, and a call without one would be in doubt.
+    Without them, an earlier outcome of such a step would count again once the later one is left out.
     """
     return [
         invalidated(address, outcome.kind)
-        for address, outcome in sorted(earlier.items(), key=lambda known: known[0].count("/"))
+        for address, outcome in earlier.items()
         if live.is_inside(address) and live.outcomes.get(address) is not outcome
     ]
 
