@@ -135,3 +135,24 @@ def test_nor_does_it_if_the_run_was_pruned_before(changes, on_drift, refused, pr
     with pytest.raises(refused, match="step:pay"):
         fork.kickoff()
     assert PAID == []
+
+
+@pytest.mark.parametrize(("on_drift", "refused"), [("rerun", InDoubt), ("keep", NonDeterminism)])
+def test_nor_does_it_forget_one_that_it_has_begun_itself_with_its_other_inputs(on_drift, refused):
+    def looking(provider, *, pays):
+        @flow(checkpoint=CheckpointConfig(location="here", provider=provider, on_drift=on_drift))
+        def order(number: int):
+            look(number)
+            return [pay(5)] if pays else []
+
+        return order
+
+    provider = Kept()
+    ENDED.set()
+    looking(provider, pays=False).kickoff({"number": 1}, run_id=RUN)
+    looking(provider, pays=True).fork(RUN, inputs={"number": 2}, branch="two").kickoff()
+    begun = next(n for n, one in enumerate(provider.commits, 1) if "intents" in one.entries[-1].commit)
+    PAID.clear()
+    with pytest.raises(refused, match="step:pay"):
+        looking(provider.cut(begun), pays=False).kickoff(from_checkpoint=f"{RUN}/two")
+    assert PAID == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -15,20 +16,20 @@ T = TypeVar("T")
 
 def inputs_at(record: Record, address: str) -> Json:
     """Return the inputs that were valid when a step ended; the current ones if it has not ended."""
-    return _valid_at(record, address, record.earlier_inputs, record.run["inputs"])
+    return _valid_at(_ended_in(record, address), record.earlier_inputs, record.run["inputs"])
 
 
 def has_other_inputs(record: Record, address: str) -> bool:
     """Return whether the inputs of the run have changed since a step ended; False if it has not ended."""
-    return bool(record.earlier_inputs) and digest(inputs_at(record, address)) != digest(record.run["inputs"])
+    return _inputs_changed_since(record, _ended_in(record, address))
 
 
 def is_before_change(record: Record, address: str) -> bool:
     """Return whether a fork may do a step again: its changes lead to that step, which had ended or begun before.
 
-    They are other inputs, and edited steps, or ones to run again, that are around it or had ended before it; before it
-    began, if it is a call with effect="once". True for an edited step, and for a step that has neither ended nor begun
-    such a call if the fork has changed anything.
+    They are inputs that have changed since, and edited steps, or ones to run again, that are around it or had ended
+    before it; before it began, if it is a call with effect="once". True for an edited step, and for a step that has
+    neither ended nor begun such a call if the fork has changed anything.
     """
     ended = record.end(address)
     begun = record.intended_in.get(address) if record.intents.get(address) == "once" else None
@@ -37,12 +38,12 @@ def is_before_change(record: Record, address: str) -> bool:
         return bool(record.edited or record.earlier_inputs)
     inside, until = {address, *outers(address)}, ended.seq if ended else since
     leads = ((at in inside or edit.since <= since) and until <= edit.seq for at, edit in record.edited.items())
-    return any(leads) or (has_other_inputs(record, address) if ended else bool(record.earlier_inputs))
+    return any(leads) or _inputs_changed_since(record, until)
 
 
 def definition_at(record: Record, address: str) -> JsonObject:
     """Return the definition that was valid when a step ended; the current one if it has not ended."""
-    return _valid_at(record, address, record.earlier_definitions, record.run["definition"])
+    return _valid_at(_ended_in(record, address), record.earlier_definitions, record.run["definition"])
 
 
 def changed_at(record: Record) -> int:
@@ -55,6 +56,17 @@ def is_own_edit(record: Record, ended: Outcome | Attempt | None) -> bool:
     return isinstance(ended, Outcome) and ended.edited and ended.seq > record.base
 
 
-def _valid_at(record: Record, address: str, earlier: Iterable[tuple[int, T]], current: T) -> T:
+def _inputs_changed_since(record: Record, seq: float) -> bool:
+    """Return whether the inputs of the run have changed since commit `seq`."""
+    then, now = _valid_at(seq, record.earlier_inputs, record.run["inputs"]), record.run["inputs"]
+    return then is not now and digest(then) != digest(now)
+
+
+def _ended_in(record: Record, address: str) -> float:
+    """Return the number of the commit with which a step ended; infinity if it has not ended."""
     ended = record.end(address)
-    return next((value for until, value in earlier if ended and ended.seq < until), current)
+    return ended.seq if ended else math.inf
+
+
+def _valid_at(seq: float, earlier: Iterable[tuple[int, T]], current: T) -> T:
+    return next((value for until, value in earlier if seq < until), current)
