@@ -297,6 +297,11 @@ def test_a_few_programs_at_random():
     try_at_random(range(4))
 
 
+def test_agents_side_by_side_of_which_two_would_get_the_result_of_one_payment():
+    """A reply has reserved the address of a payment, whose turn has not come when another agent looks for the result."""
+    try_at_random([531])
+
+
 @pytest.mark.soak
 def test_many_programs_at_random():
     try_at_random(range(SEED * 100_000, SEED * 100_000 + in_time(500)))

@@ -183,6 +183,7 @@ def take(frame: Frame, at: str, address: str) -> None:
             for one in inside[1:]:
                 if end := record.end(one):
                     frame.run.journal.invalidate(one, end.kind, at_once=True)
+    frame.run.requested_once.add(address)  # for a model's call, whose step is requested later
     if address != made:
         frame.run.given.setdefault(made, set()).add(address)
 

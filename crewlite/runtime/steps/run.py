@@ -125,8 +125,8 @@ class Run:
     given: dict[str, set[str]] = field(default_factory=dict, init=False)
     """By address of a call with effect="once": the calls elsewhere that have got its result, or are about to."""
     requested_once: set[str] = field(default_factory=set)
-    """Addresses of the calls with effect="once" that the current attempts of this kickoff have requested, or that are
-    inside steps which have their recorded end."""
+    """Addresses of the calls with effect="once" that the current attempts of this kickoff have requested or have an
+    earlier result for, or that are inside steps which have their recorded end."""
     once_inside: dict[str, set[str]] = field(default_factory=dict, init=False)
     """The addresses of the calls with effect="once", by the address of each step around them."""
     begun_here: set[str] = field(default_factory=set)
