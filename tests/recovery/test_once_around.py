@@ -265,7 +265,15 @@ def some_orders(chosen):
     ]
 
 
-def other_orders(orders, chosen):
+def some_crews(chosen):
+    """Orders of which agents make all, so that payments get their addresses as replies come."""
+    return [
+        ("crew", chosen.choice(["", "", "x"]), chosen.choices((1, 2, 3), k=chosen.choice((1, 1, 2))))
+        for _ in range(chosen.randint(2, 3))
+    ]
+
+
+def other_orders(orders, chosen, some):
     others = [*orders]
     for _ in range(chosen.randint(1, 3)):
         match chosen.choice(["shuffle", "drop", "add", "note", "twice"]):
@@ -274,7 +282,7 @@ def other_orders(orders, chosen):
             case "drop" if len(others) > 1:
                 others.pop(chosen.randrange(len(others)))
             case "add":
-                others.insert(chosen.randint(0, len(others)), chosen.choice(some_orders(chosen)))
+                others.insert(chosen.randint(0, len(others)), chosen.choice(some(chosen)))
             case "note":
                 at = chosen.randrange(len(others))
                 others[at] = (others[at][0], others[at][1] + "!", others[at][2])
@@ -283,12 +291,21 @@ def other_orders(orders, chosen):
     return others
 
 
-def try_at_random(seeds):
+def any_program(chosen):
+    return chosen.choice(PROGRAMS), some_orders
+
+
+def crews_side_by_side(chosen):
+    return side_by_side, some_crews
+
+
+def try_at_random(seeds, kind=any_program):
     for seed in seeds:
         chosen = random.Random(seed)
-        program, versions = chosen.choice(PROGRAMS), [some_orders(chosen)]
+        program, some = kind(chosen)
+        versions = [some(chosen)]
         for _ in range(chosen.randint(1, 3)):
-            versions.append(other_orders(versions[-1], chosen))
+            versions.append(other_orders(versions[-1], chosen, some))
         print(f"seed {seed}: {program.__name__}, {versions}")
         changed(program, versions, chosen.choice)
 
@@ -302,6 +319,16 @@ def test_agents_side_by_side_of_which_two_would_get_the_result_of_one_payment():
     try_at_random([531])
 
 
+def test_agents_side_by_side_of_which_one_would_get_the_result_of_its_payment_twice():
+    """Its first payment has got a new address in this kickoff: the one that its next reply had recorded for its second."""
+    try_at_random([20297, 30079], crews_side_by_side)
+
+
 @pytest.mark.soak
 def test_many_programs_at_random():
     try_at_random(range(SEED * 100_000, SEED * 100_000 + in_time(500)))
+
+
+@pytest.mark.soak
+def test_many_crews_side_by_side_at_random():
+    try_at_random(range(SEED * 100_000, SEED * 100_000 + in_time(200)), crews_side_by_side)

@@ -44,6 +44,15 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
     return requested(frame, address, found) if found else address
 
 
+def is_free(frame: Frame, address: str) -> bool:
+    """Return whether a call may have the address that an earlier kickoff gave it.
+
+    It may not if another call of this attempt has it now, or if the result there belongs to another call.
+    """
+    children = frame.children
+    return not (address in children.asked or address in children.moved or is_given(frame, address, address))
+
+
 def requested(frame: Frame, address: str, found: str) -> str:
     """Note that the call which the code of `frame` requests at `address` has the address `found`, and return that."""
     children = frame.children

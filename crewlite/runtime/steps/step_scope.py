@@ -26,7 +26,7 @@ from crewlite.errors import (
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.steps import made_once, replay, replayed
 from crewlite.runtime.steps.doubts import is_comparable
-from crewlite.runtime.steps.earlier_calls import answer_inside, is_given
+from crewlite.runtime.steps.earlier_calls import answer_inside
 from crewlite.runtime.steps.execution import Execution
 from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
@@ -68,7 +68,7 @@ class StepScope(Frame):
         address, recorded = self.children.next(kind, name), self.children.recorded_calls
         if recorded is not None:
             found = next(recorded, address)
-            if once is None or not is_given(self, found, found):
+            if once is None or made_once.is_free(self, found):
                 return made_once.requested(self, address, found)
         return address if once is None else made_once.address_of(self, address, once)
 
