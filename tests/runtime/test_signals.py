@@ -153,6 +153,8 @@ def test_a_ctrl_c_that_is_not_named_leaves_no_checkpoint_beside_one_that_is():
 @pytest.mark.parametrize("how", ["kickoff(inputs, run_id='r')", "akickoff(inputs, run_id='r')"])
 def test_ctrl_z_is_committed_then_the_process_stands_still_until_it_is_continued(tmp_path, how):
     body = f"""
+raise_signal = signal.raise_signal
+signal.raise_signal = lambda number: (raise_signal(number), time.sleep(0.2))  # others hear first that it goes on
 event_bus.on(SigContEvent, lambda source, event: print("goes on", flush=True))
 made = crew("SIGTSTP", "SIGCONT").{how}
 print((asyncio.run(made) if asyncio.iscoroutine(made) else made).raw)

@@ -27,6 +27,7 @@ _doors: list[Waiting] = []  # where the main thread waits, the innermost last
 _before: dict[str, Any] = {}  # the handlers that were installed before crewlite's
 _ending = ""  # the signal that is ending runs: a further one ends the process without waiting
 _standing = False  # a SIGTSTP is being recorded: a further one stops the process without waiting
+_stopped_with: Any = None  # the handler of SIGTSTP that is put back as soon as the stopped process is continued
 _lock = lock()  # never acquired by a signal handler
 
 
@@ -214,6 +215,7 @@ def _caught(number: int, frame: FrameType | None) -> None:
         signal.signal(number, _before.pop(name, signal.SIG_DFL))
         signal.raise_signal(number)
     elif name == "SIGCONT":
+        _heed_stops()  # before anybody hears of this, and may stop the process again
         for listener in hearing:
             listener.report(name, lambda _: None)
         _pass_on(name)
@@ -257,16 +259,24 @@ def _before_standing_still(hearing: list[Listener]) -> None:
 
 def _stand_still() -> None:
     """Stop the process, as SIGTSTP would have done without crewlite. Call it on the main thread."""
-    global _standing
+    global _standing, _stopped_with
     if not _standing:
         return
     _standing = False
     if _pass_on("SIGTSTP"):
         return
     number = signal.Signals["SIGTSTP"]
-    handler = signal.signal(number, signal.SIG_DFL)
+    _stopped_with = signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)  # returns when the process is continued
-    signal.signal(number, handler)
+    _heed_stops()
+
+
+def _heed_stops() -> None:
+    """Put back the handler of SIGTSTP with which the process was stopped. The handler of SIGCONT may have done so."""
+    global _stopped_with
+    if _stopped_with is not None:
+        signal.signal(signal.Signals["SIGTSTP"], _stopped_with)
+        _stopped_with = None
 
 
 def _pass_on(name: str) -> bool:
