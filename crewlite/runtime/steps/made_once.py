@@ -31,12 +31,12 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
     record = frame.run.record
     if not ((frame.run.resumed or record.attempts) and (begun := _unrequested(frame))):
         return address
-    kind, end = kinds.at(address).name, record.end(address)
-    is_asked = address in begun and end and end.fingerprint == codec.digest([kind, question])
+    end = record.end(address)
+    is_asked = address in begun and end and end.fingerprint == codec.digest([kinds.at(address).name, question])
     if is_asked and not is_given(frame, address, address):
         take(frame, address, address)
         return requested(frame, address, address)
-    digests = {codec.digest([kind, form]) for form in (question, *other_forms(question))}
+    digests = _digests(address, question)
     alike = [at for at in begun if _is_the_same(record, at, address, digests) and not is_given(frame, at, at)]
     found = _found(frame, address, alike)
     if found in alike:
@@ -44,13 +44,18 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
     return requested(frame, address, found) if found else address
 
 
-def is_free(frame: Frame, address: str) -> bool:
-    """Return whether a call may have the address that an earlier kickoff gave it.
+def is_free(frame: Frame, address: str, question: codec.Json) -> bool:
+    """Return whether a call with this question may have the address that an earlier kickoff gave it.
 
-    It may not if another call of this attempt has it now, or if the result there belongs to another call.
+    It may not if another call of this attempt has it now, if the call that was begun there asked something else, as it
+    may where calls before it have moved, or if the result there belongs to another call. An edited reply of a fork asks
+    something else at the same address.
     """
-    children = frame.children
-    return not (address in children.asked or address in children.moved or is_given(frame, address, address))
+    children, record = frame.children, frame.run.record
+    if address in children.asked or address in children.moved:
+        return False
+    asks = record.edited or _is_the_same(record, address, address, _digests(address, question))
+    return bool(asks) and not is_given(frame, address, address)
 
 
 def requested(frame: Frame, address: str, found: str) -> str:
@@ -122,6 +127,12 @@ def _is_the_same(record: Record, at: str, address: str, digests: Collection[str]
     if asked is None or asked not in digests:
         return asked is None and at == address
     return kinds.at(at) is kinds.at(address) and bare_name(at) == bare_name(address) and _key(at) == _key(address)
+
+
+def _digests(address: str, question: codec.Json) -> Collection[str]:
+    """Return the digests that the question of a call may have in a record."""
+    kind = kinds.at(address).name
+    return {codec.digest([kind, form]) for form in (question, *other_forms(question))}
 
 
 def _key(address: str) -> str:

@@ -68,7 +68,7 @@ class StepScope(Frame):
         address, recorded = self.children.next(kind, name), self.children.recorded_calls
         if recorded is not None:
             found = next(recorded, address)
-            if once is None or made_once.is_free(self, found):
+            if once is None or made_once.is_free(self, found, once):
                 return made_once.requested(self, address, found)
         return address if once is None else made_once.address_of(self, address, once)
 
