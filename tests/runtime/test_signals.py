@@ -258,6 +258,22 @@ def test_a_second_signal_does_not_wait(first):
         assert history.run("r").status == "unfinished"
 
 
+def test_a_second_signal_that_comes_before_all_have_heard_of_the_first_does_not_wait_either():
+    hurried = """
+from crewlite.runtime.main_thread import handlers, signals
+handlers.GRACE = signals._TO_STOP = 60
+end = signals.Listener.end
+signals.Listener.end = lambda self, name: (end(self, name), os.kill(os.getpid(), signal.SIGTERM))
+"""
+    body = hurried + STUBBORN.format(stays="await asyncio.sleep(30)") + KICKOFF.format("'SIGTERM'")
+    with Child(body) as child:
+        status, _, said = child.says("asked Do 1").send(signal.SIGTERM).ended()
+    assert status == 143
+    assert "To go on" not in said
+    with History("store") as history:
+        assert history.run("r").status == "unfinished"
+
+
 def test_handlers_hear_it_as_any_other_event():
     body = """
 @event_bus.on(SigTermEvent)

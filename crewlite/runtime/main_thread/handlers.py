@@ -26,6 +26,8 @@ _listeners: tuple[Listener, ...] = ()  # never changed in place: a handler may l
 _doors: list[Waiting] = []  # where the main thread waits, the innermost last
 _before: dict[str, Any] = {}  # the handlers that were installed before crewlite's
 _ending = ""  # the signal that is ending runs: a further one ends the process without waiting
+_telling = False  # the handler of that signal is at work: a further one waits until it has told all listeners
+_further = ""  # the signal that came meanwhile
 _standing = False  # a SIGTSTP is being recorded: a further one stops the process without waiting
 _stopped_with: Any = None  # the handler of SIGTSTP that is put back as soon as the stopped process is continued
 _lock = lock()  # never acquired by a signal handler
@@ -176,6 +178,8 @@ class Waiting:
         `ending`: the program ends, so runs that begin later are ended too.
         """
         global _ending
+        if _further:
+            raise _exit(_further)
         if self.serves and ending:
             _ending = self._ended_by or "SIGINT"
         if self._ended_by:
@@ -231,14 +235,22 @@ def _alive() -> tuple[Listener, ...]:
 
 
 def _before_ending(hearing: list[Listener], name: str) -> None:
-    global _ending
+    global _ending, _telling, _further
+    if _telling:
+        _further = name
+        return
     if _ending:
         raise _exit(name)
-    _ending = name
-    for listener in hearing:
-        listener.end(name)
-    for door in _doors[-1:]:
-        door.end(name)
+    _ending, _telling = name, True
+    try:
+        for listener in hearing:
+            listener.end(name)
+        for door in _doors[-1:]:
+            door.end(name)
+    finally:
+        _telling = False
+    if _further and not _doors:  # else the innermost door raises it
+        raise _exit(_further)
 
 
 def _before_standing_still(hearing: list[Listener]) -> None:
@@ -298,7 +310,7 @@ def _install() -> None:
 
     Call it on the main thread.
     """
-    global _ending
+    global _ending, _further
     asked = {name for listener in _listeners for name in listener.asked}
     for name in asked - _before.keys():
         _before[name] = signal.signal(signal.Signals[name], _caught)
@@ -308,13 +320,13 @@ def _install() -> None:
             signal.signal(number, _before[name])
         del _before[name]
     if not _listeners and not _doors:
-        _ending = ""
+        _ending = _further = ""
 
 
 @in_child
 def _forget() -> None:
     """In a forked child, where no run is running, remove the parent's handlers, so that signals can end the child."""
-    global _listeners, _ending, _standing
-    _listeners, _ending, _standing = (), "", False
+    global _listeners, _ending, _telling, _further, _standing
+    _listeners, _ending, _telling, _further, _standing = (), "", False, "", False
     _doors.clear()
     _install()
