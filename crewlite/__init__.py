@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from crewlite.agent.guardrail import LLMGuardrail as LLMGuardrail
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
     from crewlite.attempt_hooks import AttemptInfo as AttemptInfo, around as around
-    from crewlite.codec import register as register
+    from crewlite.concurrency.own_threads import bound as bound
     from crewlite.crew.crew import Crew as Crew, Process as Process
     from crewlite.crew.output import CrewOutput as CrewOutput
     from crewlite.durable import idempotency_key as idempotency_key
+    from crewlite.encoding.codec import register as register
     from crewlite.events.event_bus import event_bus as event_bus
     from crewlite.flow.classes.base import Flow as Flow
     from crewlite.flow.classes.conditions import and_ as and_, or_ as or_
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from crewlite.flow.steps import step as step
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
     from crewlite.llm.model import LLM as LLM
-    from crewlite.own_threads import bound as bound
     from crewlite.recovery import FailurePolicy as FailurePolicy
     from crewlite.runtime.people.human import ask as ask
     from crewlite.runtime.steps.reporting import report as report
@@ -52,15 +52,15 @@ _NAMES = {
     "agent.guardrail": "LLMGuardrail",
     "agent.output": "LiteAgentOutput",
     "attempt_hooks": "AttemptInfo around",
-    "codec": "register",
+    "concurrency.own_threads": "bound",
     "crew.crew": "Crew Process",
     "crew.output": "CrewOutput",
     "durable": "idempotency_key",
+    "encoding.codec": "register",
     "events.event_bus": "event_bus",
     "flow": "Flow and_ listen or_ router start step",
     "llm.base": "BaseLLM LLMReply ToolCall",
     "llm.model": "LLM",
-    "own_threads": "bound",
     "recovery": "FailurePolicy",
     "runtime.people.human": "ask",
     "runtime.steps.reporting": "report",

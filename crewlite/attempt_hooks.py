@@ -15,9 +15,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from crewlite import durable
-from crewlite.background import ends_task
+from crewlite.concurrency.background import ends_task
+from crewlite.definitions.keywords import known_keywords
 from crewlite.errors import ConfigError, add_note, text_of
-from crewlite.keywords import known_keywords
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.around")

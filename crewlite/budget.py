@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from crewlite.pacing import Pace
+from crewlite.concurrency.pacing import Pace
 from crewlite.usage import Usage
 
 

@@ -11,7 +11,7 @@ import random
 import time
 from datetime import UTC, datetime, timedelta
 
-from crewlite.forked import in_child, lock
+from crewlite.system.forked import in_child, lock
 
 _CENTURY = 3_155_760_000.0  # seconds
 _LARGEST = 2**60 - 1  # the greatest number of an id: 48 bits of milliseconds, 12 bits of a counter

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from crewlite.forked import imports
+from crewlite.system.forked import imports
 
 
 class _Lazy(ModuleType):

@@ -8,8 +8,8 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from crewlite import codec
 from crewlite.coming_from import Hinting
+from crewlite.encoding import codec
 
 
 class Counts(TypedDict, total=False):

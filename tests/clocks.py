@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import threading
 
-from crewlite.pacing import WINDOW
+from crewlite.concurrency.pacing import WINDOW
 
 
 class Turning:

@@ -17,21 +17,21 @@ from crewlite.agent.messages import as_conversation, asked
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.shape import check_format
 from crewlite.budget import Budget, no_limit
-from crewlite.definition import Definition, Described
+from crewlite.definitions.definition import Definition, Described
+from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.keywords import known_keywords
+from crewlite.definitions.prompts_by_path import by_part
+from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError, meant
-from crewlite.frozen_list import FrozenList
-from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
 from crewlite.llm.models import ChatModel, as_model
-from crewlite.prompts_by_path import by_part
 from crewlite.recovery.port import Policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request, kickoff_options
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
-from crewlite.takes import Takes, left_out
-from crewlite.templates import check_template
+from crewlite.texts.templates import check_template
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import ForeignTool, as_names, as_tools, permitted
 

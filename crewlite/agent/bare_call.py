@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crewlite import background, codec, durable, kinds
+from crewlite import durable, kinds
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
-from crewlite.callables import context_for
-from crewlite.comparable import comparable
+from crewlite.concurrency import background
+from crewlite.definitions.callables import context_for
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
 from crewlite.llm.base import (
     BaseLLM,
@@ -25,7 +27,7 @@ from crewlite.llm.base import (
 )
 from crewlite.llm.call import call_step, read_back
 from crewlite.runtime.steps.future import StepFuture, on, requested
-from crewlite.wording import what_is
+from crewlite.texts.wording import what_is
 
 _WHO_ASKS = ("agent", "from_agent", "from_task")
 """What a model is told about who asks: no part of the question."""

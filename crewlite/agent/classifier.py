@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from crewlite import codec, durable, kinds, templates
+from crewlite import durable, kinds
 from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
 from crewlite.events.voice import Voice
 from crewlite.lazy import lazy
@@ -17,7 +18,8 @@ from crewlite.llm.models import named
 from crewlite.recovery import Failure, RecordedStep
 from crewlite.recovery.policy import model_calls
 from crewlite.recovery.types import MEANINGS, Evidence, FailureType
-from crewlite.wording import what_is
+from crewlite.texts import templates
+from crewlite.texts.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.llm import model

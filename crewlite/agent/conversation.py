@@ -12,21 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from crewlite import codec, kinds
+from crewlite import kinds
 from crewlite.agent.input_files import InputFile, files_changed
 from crewlite.agent.retell import retold
 from crewlite.agent.shape import Shape
-from crewlite.codec import Json
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError, RunMismatch
 from crewlite.events.voice import Voice
-from crewlite.forked import lock
 from crewlite.llm.base import Message
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.operations import difference
 from crewlite.state.format.record import Record
-from crewlite.wording import number_of
+from crewlite.system.forked import lock
+from crewlite.texts.wording import number_of
 
 log = logging.getLogger("crewlite")
 _KNOWN = 10_000  # conversations of which a process knows where it is

@@ -12,12 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from crewlite import durable, templates
+from crewlite import durable
 from crewlite.agent.answering import answering
 from crewlite.agent.coworkers import ASK, DELEGATE, plain_role
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS
 from crewlite.errors import GuardrailFailed, MaxIterations, OutputInvalid
+from crewlite.texts import templates
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import address_name
 

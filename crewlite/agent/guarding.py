@@ -12,17 +12,19 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from crewlite import codec, durable, events, kinds, templates
+from crewlite import durable, events, kinds
 from crewlite.agent.guardrail import Guardrail, LLMGuardrail, rule_of
 from crewlite.agent.loop import Answer, Work, answer_as, work
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, GuardrailFailed
 from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
-from crewlite.wording import cut, what_is
+from crewlite.texts import templates
+from crewlite.texts.wording import cut, what_is
 
 _WANTED = "wanted (True, value) or (False, reason)"
 _EVENTS = events.LLMGuardrailStartedEvent, events.LLMGuardrailCompletedEvent, events.LLMGuardrailFailedEvent

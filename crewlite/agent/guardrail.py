@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from pydantic import StringConstraints, ValidationInfo, field_validator
 
-from crewlite.definition import Described, check_takes
+from crewlite.definitions.definition import Described, check_takes
 from crewlite.errors import ConfigError
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model
-from crewlite.wording import what_is
+from crewlite.texts.wording import what_is
 
 
 class LLMGuardrail(Described):

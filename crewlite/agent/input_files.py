@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crewlite import templates
 from crewlite.agent.shape import PROMPTS
 from crewlite.errors import ConfigError
 from crewlite.llm.base import Message
 from crewlite.llm.parts import Part, picture, with_pictures
+from crewlite.texts import templates
 
 FILES = "input files"
 """The name under which the files of a crew's kickoff are among its inputs. No placeholder can have it."""

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.shape import PROMPTS
-from crewlite.codec import JsonObject
+from crewlite.encoding.codec import JsonObject
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.facts import facts_of
+from crewlite.texts import templates
 from crewlite.usage import Usage
 
 

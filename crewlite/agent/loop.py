@@ -14,18 +14,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec, durable, events, templates
+from crewlite import durable, events
 from crewlite.agent.agent import Agent
 from crewlite.agent.approval import make
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
 from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.agent.summary import summarised
+from crewlite.encoding import codec
 from crewlite.errors import MaxIterations, OutputInvalid
 from crewlite.llm.base import OVERFLOW, REMINDER, BaseLLM, LLMReply, Message
 from crewlite.llm.call import call_step
 from crewlite.runtime.steps.callbacks import call_back
 from crewlite.step_parts import Intent
+from crewlite.texts import templates
 from crewlite.tools.base import BaseTool
 from crewlite.tools.call import PlannedCall
 from crewlite.tools.pictures import AddImage, picture_message

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from crewlite import durable, templates
+from crewlite import durable
 from crewlite.agent.loop import Work
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Shape
@@ -18,6 +18,7 @@ from crewlite.llm import parts
 from crewlite.llm.base import Message
 from crewlite.recovery import FailureType, Remedy
 from crewlite.recovery.types import RecoveryContext
+from crewlite.texts import templates
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import permitted
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crewlite import codec
-from crewlite.answered import Answered
 from crewlite.coming_from import Hinting
+from crewlite.definitions.answered import Answered
+from crewlite.encoding import codec
 from crewlite.step_parts import Durability
 from crewlite.usage import Usage
 

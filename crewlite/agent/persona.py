@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.input_files import FILES, as_files
 from crewlite.budget import Budget
 from crewlite.llm.base import BaseLLM
+from crewlite.texts import templates
 
 
 @dataclass(frozen=True, slots=True, eq=False)

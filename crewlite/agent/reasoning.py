@@ -12,14 +12,16 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from crewlite import codec, durable, events, kinds, templates
+from crewlite import durable, events, kinds
 from crewlite.agent.agent import PlanningConfig
 from crewlite.agent.loop import Work, answer_as, work
 from crewlite.agent.shape import PROMPTS, Shape, wanted
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.events.voice import Voice
 from crewlite.kinds import Kind
 from crewlite.llm.base import REMINDER, Message
+from crewlite.texts import templates
 
 _ATTEMPTS = 3  # plans, until one is ready, where no setting says
 _REASONING = (

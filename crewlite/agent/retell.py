@@ -10,10 +10,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from crewlite import codec, kinds
+from crewlite import kinds
 from crewlite.agent.guarding import amend, refusal
 from crewlite.agent.loop import mending, tool_message
 from crewlite.agent.shape import Misshapen, Shape
+from crewlite.encoding import codec
 from crewlite.llm.base import OVERFLOW, LLMReply, Message
 from crewlite.llm.call import read_back
 from crewlite.state.format.addresses import leaf, outer

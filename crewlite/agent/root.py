@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from crewlite import codec, durable, kinds
+from crewlite import durable, kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.answering import answering
 from crewlite.agent.conversation import WHO, Conversation, message_step, turn_at
@@ -20,12 +20,12 @@ from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.retell import further
 from crewlite.agent.shape import Shape, check_format
-from crewlite.codec import Json, JsonObject
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json, JsonObject
 from crewlite.errors import ConfigError
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.events.voice import Voice
-from crewlite.forked import cached_property
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.kickoffs.facts import facts_of
@@ -37,6 +37,7 @@ from crewlite.runtime.steps.run import Run
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.earlier import definition_at
 from crewlite.state.format.record import Record
+from crewlite.system.forked import cached_property
 
 A = TypeVar("A", bound=Agent)
 _OTHERS = ("task_", "crew_", "agent_execution_", "agent_evaluation_")

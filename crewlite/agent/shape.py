@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from crewlite import templates
 from crewlite.errors import AnswerMisfit, ConfigError
-from crewlite.forked import cached_property
-from crewlite.wording import an, what_is
+from crewlite.system.forked import cached_property
+from crewlite.texts import templates
+from crewlite.texts.wording import an, what_is
 
 PROMPTS = "crewlite.agent"
 _FENCE = re.compile(r"```(?:json)?\s*", re.IGNORECASE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crewlite import durable, events, kinds, templates
+from crewlite import durable, events, kinds
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
@@ -17,6 +17,7 @@ from crewlite.llm.base import OVERFLOW, REMINDER, Message
 from crewlite.llm.call import call_step
 from crewlite.llm.parts import text_of
 from crewlite.llm.protocol import without_calls
+from crewlite.texts import templates
 
 _EVENTS = (
     events.ContextWindowSummarizationStartedEvent,

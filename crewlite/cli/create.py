@@ -15,10 +15,10 @@ from pathlib import Path
 
 import click
 
-from crewlite import disk
 from crewlite.cli.exits import Failed
 from crewlite.cli.shell import shell_line
 from crewlite.ids import new_id
+from crewlite.system import disk
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
 _OF_WINDOWS = re.compile(r"con|prn|aux|nul|(com|lpt)\d")

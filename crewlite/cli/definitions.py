@@ -29,7 +29,7 @@ from crewlite.errors import ConfigError, text_of
 from crewlite.flow import Flow, FlowFunction
 from crewlite.runtime.kickoffs.plan import refused
 from crewlite.runtime.kickoffs.runnable import Runnable
-from crewlite.secrets import Secrets
+from crewlite.texts.secrets import Secrets
 
 Definition: TypeAlias = Runnable[Any]
 D = TypeVar("D", bound=Definition)

@@ -23,7 +23,7 @@ from crewlite.console.text import printable, say
 from crewlite.ids import new_id, short
 from crewlite.lazy import lazy
 from crewlite.state.history import History
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 if TYPE_CHECKING:
     from rich.console import Console

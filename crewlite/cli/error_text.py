@@ -5,9 +5,9 @@ from __future__ import annotations
 from crewlite import errors, kinds
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
-from crewlite.resuming import in_doubt_too
-from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import is_question
+from crewlite.texts.resuming import in_doubt_too
+from crewlite.texts.secrets import Secrets
 
 
 def said(error: BaseException, ref: str | None, again: Again) -> str:

@@ -24,12 +24,12 @@ from crewlite.cli.options import (
 )
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
-from crewlite.definition import to_rerun
-from crewlite.forked import cached_property
+from crewlite.definitions.definition import to_rerun
 from crewlite.llm.models import named
 from crewlite.runtime.kickoffs.fork import forked_in_memory
 from crewlite.runtime.kickoffs.resumption import not_made
 from crewlite.state.format.entry import STATE
+from crewlite.system.forked import cached_property
 
 if TYPE_CHECKING:
     from crewlite.state.run_history import RunHistory

@@ -16,8 +16,8 @@ from crewlite.cli.exits import writing
 from crewlite.console.text import printable
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.forked import lock
 from crewlite.lazy import lazy
+from crewlite.system.forked import lock
 from crewlite.usage import Usage
 
 rich = lazy("rich.console")

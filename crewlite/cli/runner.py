@@ -19,10 +19,10 @@ from crewlite.cli.options import RunOptions
 from crewlite.cli.output import Output
 from crewlite.cli.shell import Again, shell_line
 from crewlite.lazy import lazy
-from crewlite.resuming import branch_ref, without_advice
 from crewlite.runtime.kickoffs.engine import kickoff_here
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.state.providers import declares
+from crewlite.texts.resuming import branch_ref, without_advice
 
 history = lazy("crewlite.state.history")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from crewlite.lazy import lazy
-from crewlite.resuming import nth_attempt
+from crewlite.texts.resuming import nth_attempt
 
 if TYPE_CHECKING:
     from crewlite.state.run_history import Waiting

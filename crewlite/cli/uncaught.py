@@ -16,11 +16,11 @@ from types import TracebackType
 
 from crewlite.cli.shell import Again
 from crewlite.errors import CrewliteError, Suspended, notes_of, text_of
-from crewlite.resuming import branch_ref, to_resume
 from crewlite.runtime.kickoffs import left_behind
 from crewlite.state.history import History
-from crewlite.tracebacks import INTERRUPTED, is_full, is_of_a_run
-from crewlite.wording import escaped_lines
+from crewlite.texts.resuming import branch_ref, to_resume
+from crewlite.texts.tracebacks import INTERRUPTED, is_full, is_of_a_run
+from crewlite.texts.wording import escaped_lines
 
 _LINES, _TEXT, _NOTES, _CAUSES, _RUNS = 15, 3, 4, 2, 10
 """The lines in all; of the error's text; of its notes; of the errors that led to it; of runs that were cancelled."""

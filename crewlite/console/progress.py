@@ -12,18 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from crewlite import kinds
-from crewlite.codec import decode
 from crewlite.console.status_lines import status_lines_of
 from crewlite.console.text import say
 from crewlite.console.underway import Underway, depth_of, is_part_of, seen_from, titled
+from crewlite.encoding.codec import decode
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.events.registry import EventType
 from crewlite.ids import short
 from crewlite.lazy import lazy
-from crewlite.resuming import without_advice
 from crewlite.runtime.people.terminal import terminal
-from crewlite.wording import number_of
+from crewlite.texts.resuming import without_advice
+from crewlite.texts.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.usage import Usage

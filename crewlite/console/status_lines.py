@@ -18,9 +18,9 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from crewlite.console.text import encodable, printable
 from crewlite.console.underway import Open, Underway, elapsed, spent, still_open
-from crewlite.forked import in_child, lock, rlock
 from crewlite.lazy import lazy
 from crewlite.runtime.people.terminal import entered, waits
+from crewlite.system.forked import in_child, lock, rlock
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crewlite.lazy import lazy
-from crewlite.wording import escaped
+from crewlite.texts.wording import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import kinds
 from crewlite.events.base import BaseEvent
-from crewlite.steady_clock import steady
-from crewlite.wording import number_of
+from crewlite.system.steady_clock import steady
+from crewlite.texts.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.usage import Usage

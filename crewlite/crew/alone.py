@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from crewlite import templates
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
+from crewlite.definitions.last_kickoff import Kickoff, keep
 from crewlite.errors import ConfigError
-from crewlite.last_kickoff import Kickoff, keep
 from crewlite.runtime.main_thread.sync_bridge import check_may_block
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
+from crewlite.texts import templates
 
 
 def done(verb: str, task: Task, agent: Agent | None, context: str | None, tools: Sequence[Any] | None) -> TaskOutput:

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from crewlite import codec, templates
 from crewlite.agent.agent import Agent
 from crewlite.agent.input_files import read
-from crewlite.codec import JsonObject
 from crewlite.crew.order import needs_of
 from crewlite.crew.planning import planned, recorded_plan
+from crewlite.encoding import codec
+from crewlite.encoding.codec import JsonObject
 from crewlite.errors import MissingInput, TaskGone
 from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.runtime.steps.questions import Comparison, Drifted, drifted, have_in_common
@@ -22,6 +22,7 @@ from crewlite.state.format.earlier import definition_at, inputs_at
 from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.task import ConditionalTask, Task
+from crewlite.texts import templates
 
 
 def described(tasks: Sequence[Task], agents: Sequence[Agent]) -> list[JsonObject]:

@@ -11,16 +11,17 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from crewlite import codec, durable, kinds
+from crewlite import durable, kinds
 from crewlite.agent.input_files import FILES
-from crewlite.comparable import comparable, copied_apart
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import comparable, copied_apart
 from crewlite.errors import ConfigError
 from crewlite.runtime.steps.callbacks import callback_address, callback_step, called, name_of
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
-from crewlite.wording import what_is
+from crewlite.texts.wording import what_is
 
 _BEFORE, _AFTER = "before_kickoff", "after_kickoff"
 CHANGEABLE = ("raw", "json_dict")

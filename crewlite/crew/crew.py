@@ -18,15 +18,16 @@ from crewlite.agent.input_files import FILES, as_files
 from crewlite.budget import Budget, no_limit
 from crewlite.crew.output import CrewOutput
 from crewlite.crew.repeated import Repeated
-from crewlite.definition import Definition, check_inputs, check_takes
+from crewlite.definitions.definition import Definition, check_inputs, check_takes
+from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.last_kickoff import Kickoff, keep, last
+from crewlite.definitions.prompts_by_path import by_part
+from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError
-from crewlite.frozen_list import FrozenList
 from crewlite.kinds import Kind
-from crewlite.last_kickoff import Kickoff, keep, last
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.models import ChatModel, as_model
-from crewlite.prompts_by_path import by_part
 from crewlite.recovery.port import Policy
 from crewlite.runtime.kickoffs.request import (
     Bind,
@@ -39,14 +40,13 @@ from crewlite.runtime.kickoffs.request import (
 )
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
-from crewlite.takes import Takes, left_out
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import ConditionalTask, Task
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
-    from crewlite.codec import Json
     from crewlite.crew.learned import Suggestions
+    from crewlite.encoding.codec import Json
     from crewlite.runtime.kickoffs.root import Root
     from crewlite.state.format.record import Record
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from crewlite import codec, disk
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError
-from crewlite.file_locks import locked
+from crewlite.system import disk
+from crewlite.system.file_locks import locked
 from crewlite.usage import Usage
 
 Suggestions = Mapping[str, Sequence[str]]

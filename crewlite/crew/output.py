@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crewlite import codec
 from crewlite.coming_from import Hinting
+from crewlite.encoding import codec
 from crewlite.step_parts import Durability
 from crewlite.task.output import Structured, TaskOutput
 from crewlite.usage import Usage

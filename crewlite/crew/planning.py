@@ -9,17 +9,19 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from crewlite import codec, durable, kinds, templates
+from crewlite import durable, kinds
 from crewlite.agent.loop import answer_as
 from crewlite.agent.opening import with_recovery
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM, Message
 from crewlite.state.format.record import Record
 from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
+from crewlite.texts import templates
 
 _PROMPTS = "crewlite.crew"
 NAME = "plan#1"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from crewlite.agent.agent import Agent
-from crewlite.codec import JsonObject
 from crewlite.crew.crew import Crew
+from crewlite.encoding.codec import JsonObject
 from crewlite.runtime.kickoffs.rebuild import Draft, Found, Rebuild, find
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.task.task import ConditionalTask, Task

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 from uuid import UUID
 
 from crewlite.crew.output import CrewOutput
-from crewlite.keywords import known_keywords
-from crewlite.last_kickoff import Kickoff, keep
+from crewlite.definitions.keywords import known_keywords
+from crewlite.definitions.last_kickoff import Kickoff, keep
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.request import KickoffOptions, kickoff_options
 from crewlite.task.output import TaskOutput
-from crewlite.tracebacks import shortened
+from crewlite.texts.tracebacks import shortened
 from crewlite.usage import NO_USAGE
 
 if TYPE_CHECKING:

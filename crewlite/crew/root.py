@@ -9,8 +9,6 @@ from typing import Any, Self
 from crewlite import kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.persona import Filling
-from crewlite.codec import Json, JsonObject
-from crewlite.comparable import comparable
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, described, match, rebound, shares
 from crewlite.crew.crew import Crew
@@ -19,6 +17,8 @@ from crewlite.crew.output import CrewOutput
 from crewlite.crew.staff import assignments, planning_model, workers_of
 from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
+from crewlite.encoding.codec import Json, JsonObject
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import MissingInput
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.runtime.kickoffs.facts import facts_of

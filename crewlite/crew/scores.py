@@ -7,9 +7,9 @@ from statistics import fmean
 
 from pydantic import BaseModel, ConfigDict
 
-from crewlite import codec
+from crewlite.encoding import codec
+from crewlite.texts.wording import table
 from crewlite.usage import Usage
-from crewlite.wording import table
 
 
 @codec.register

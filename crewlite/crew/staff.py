@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from crewlite import durable, resources
+from crewlite import durable
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import models_of
 from crewlite.agent.persona import Worker
+from crewlite.concurrency import resources
 from crewlite.crew import learned
 from crewlite.crew.crew import Crew, Process
 from crewlite.crew.learned import Suggestions

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import background, codec, durable, events, kinds
+from crewlite import durable, events, kinds
 from crewlite.agent.persona import Filling
+from crewlite.concurrency import background
 from crewlite.crew import callbacks
 from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
@@ -17,6 +18,7 @@ from crewlite.crew.planning import NAME as PLAN, plan_step
 from crewlite.crew.staff import models, ready
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import AnswerMisfit, ConfigError, MissingInput
 from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM

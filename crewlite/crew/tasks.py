@@ -9,6 +9,7 @@ from functools import partial
 from operator import itemgetter
 
 from crewlite import durable
+from crewlite.concurrency.unawaited import mark_seen
 from crewlite.crew.binding import drifted_task
 from crewlite.crew.order import Needs, Unbegun
 from crewlite.crew.planning import planned
@@ -20,7 +21,6 @@ from crewlite.step_parts import Drift
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Given, task_step
-from crewlite.unawaited import mark_seen
 from crewlite.usage import NO_USAGE
 
 _SHOWN = {"description": "description", "expected_output": "expected_output", "agent": "role"}

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from crewlite import codec, durable, events, kinds
+from crewlite import durable, events, kinds
 from crewlite.agent.judging import Score
 from crewlite.crew.crew import Crew
 from crewlite.crew.scores import CrewTestResult, TaskScore
 from crewlite.crew.staff import ready
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model, resolve_llm

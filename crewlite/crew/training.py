@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from crewlite import codec, durable, events, kinds
+from crewlite import durable, events, kinds
 from crewlite.agent.agent import Agent
 from crewlite.crew import learned
 from crewlite.crew.crew import Crew
 from crewlite.crew.learned import CrewTrainingResult, Lesson, Suggestions, TrainedAgent
 from crewlite.crew.staff import assignments, ready, suggestions_for
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off
-from crewlite.definition import check_takes
+from crewlite.definitions.definition import check_takes
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.llm.base import BaseLLM
@@ -27,8 +28,8 @@ from crewlite.runtime.people.human import ask
 from crewlite.runtime.steps.callbacks import callback_step, called, name_of
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import Task
+from crewlite.texts.wording import number_of
 from crewlite.tools.naming import address_name
-from crewlite.wording import number_of
 
 _EVENTS = events.CrewTrainStartedEvent, events.CrewTrainCompletedEvent, events.CrewTrainFailedEvent
 

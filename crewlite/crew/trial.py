@@ -13,12 +13,13 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from crewlite import codec, durable, events, kinds, templates
+from crewlite import durable, events, kinds
 from crewlite.agent.loop import answer_as
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.durable import Step, StepEvents
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction
 from crewlite.flow.root import FlowRoot, Returned
@@ -28,6 +29,7 @@ from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
+from crewlite.texts import templates
 
 B = TypeVar("B", bound=BaseModel)
 _PROMPTS = "crewlite.crew"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crewlite.errors.root import CrewliteError
 from crewlite.errors.run import RunMismatch
-from crewlite.resuming import branch_ref
+from crewlite.texts.resuming import branch_ref
 
 
 class AnswerRefused(CrewliteError, ValueError):

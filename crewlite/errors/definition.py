@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from crewlite.errors.root import CrewliteError, meant
-from crewlite.wording import an, cut
+from crewlite.texts.wording import an, cut
 
 
 class ConfigError(CrewliteError, ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from crewlite.errors.root import CrewliteError
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 
 class CallVetoed(CrewliteError, RuntimeError):

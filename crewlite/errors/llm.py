@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from crewlite.errors.root import CrewliteError
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 
 class LLMError(CrewliteError, RuntimeError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import branch_ref, call, call_again, in_shell, to_resume
-from crewlite.wording import listed
+from crewlite.texts.resuming import branch_ref, call, call_again, in_shell, to_resume
+from crewlite.texts.wording import listed
 
 _LISTED = 6  # candidates that a message names
 

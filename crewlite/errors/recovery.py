@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import call_again, to_resume
-from crewlite.wording import sentence
+from crewlite.texts.resuming import call_again, to_resume
+from crewlite.texts.wording import sentence
 
 
 class RecoveryEscalated(CrewliteError, RuntimeError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from crewlite import kinds, resuming
+from crewlite import kinds
 from crewlite.errors.root import CrewliteError
-from crewlite.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_go_on_with_inputs, to_resume
-from crewlite.wording import number_of, sentence
+from crewlite.texts import resuming
+from crewlite.texts.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_go_on_with_inputs, to_resume
+from crewlite.texts.wording import number_of, sentence
 
 
 class CheckpointIsBehind(CrewliteError, RuntimeError):

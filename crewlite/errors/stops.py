@@ -6,7 +6,7 @@ from crewlite.errors.answers import AnswerMisfit, AnswerRefused
 from crewlite.errors.record import BranchConflictError, ChangeUnused, JournalCorrupt, StoreError
 from crewlite.errors.root import CrewliteError
 from crewlite.errors.run import InDoubt, NonDeterminism, RunCancelled, Suspended, TaskDrifted
-from crewlite.resuming import call_again, to_resume
+from crewlite.texts.resuming import call_again, to_resume
 
 _UNITS = {
     "max_tokens": "tokens",

@@ -14,11 +14,11 @@ from typing import Any
 
 from blinker import ANY
 
-from crewlite import tracebacks
-from crewlite.background import ends_task
-from crewlite.callables import is_generator
+from crewlite.concurrency.background import ends_task
+from crewlite.definitions.callables import is_generator
 from crewlite.errors import repr_of
 from crewlite.events.base import BaseEvent
+from crewlite.texts import tracebacks
 
 log = logging.getLogger("crewlite.events")
 

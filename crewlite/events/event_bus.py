@@ -24,9 +24,10 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from blinker import Signal
 
-from crewlite import background, durable
-from crewlite.callables import is_async
+from crewlite import durable
 from crewlite.coming_from import Hinting
+from crewlite.concurrency import background
+from crewlite.definitions.callables import is_async
 from crewlite.errors import OnLoopThread
 from crewlite.events.base import BaseEvent
 from crewlite.events.delivery import (
@@ -40,8 +41,8 @@ from crewlite.events.delivery import (
     takes_state,
     within_lanes,
 )
-from crewlite.forked import in_child, rlock
 from crewlite.lazy import first_use
+from crewlite.system.forked import in_child, rlock
 
 E = TypeVar("E", bound=BaseEvent)
 H = TypeVar("H", bound=Handler)

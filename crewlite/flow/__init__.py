@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 
 from crewlite.coming_from import missing_import
+from crewlite.concurrency.own_threads import bound
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.conditions import and_, or_
 from crewlite.flow.classes.feedback import HumanFeedbackResult
@@ -21,7 +22,6 @@ from crewlite.flow.recovering import (
 )
 from crewlite.flow.steps import StepFunction, step
 from crewlite.flow.timer import sleep_for, sleep_until
-from crewlite.own_threads import bound
 from crewlite.runtime.kickoffs.handle import RunHandle as FlowHandle
 from crewlite.runtime.people.human import ask
 from crewlite.runtime.steps.executors import Executor, Job

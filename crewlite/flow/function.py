@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Prot
 
 from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
-from crewlite import background, durable, homes, kinds
-from crewlite.callables import is_async, types_of
+from crewlite import durable, kinds
 from crewlite.coming_from import Hinting
+from crewlite.concurrency import background
+from crewlite.concurrency.own_threads import blocks
+from crewlite.definitions.callables import is_async, types_of
+from crewlite.definitions.keywords import known_keywords, options_of, shows_options
+from crewlite.encoding import homes
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.flow.options import (
     again,
@@ -26,10 +30,8 @@ from crewlite.flow.options import (
     time_limit,
     whole_or_none,
 )
-from crewlite.keywords import known_keywords, options_of, shows_options
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.own_threads import blocks
 from crewlite.recovery import checks
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request

@@ -9,10 +9,10 @@ from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
 
 from crewlite import durable
-from crewlite.callables import is_generator
+from crewlite.concurrency.own_threads import blocks
+from crewlite.definitions.callables import is_generator
+from crewlite.definitions.keywords import options_of
 from crewlite.errors import ConfigError, meant
-from crewlite.keywords import options_of
-from crewlite.own_threads import blocks
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
 from crewlite.recovery.port import check_policy
 from crewlite.runtime.steps.executors import EXECUTORS, Executor, Job, Runtime, executor_of

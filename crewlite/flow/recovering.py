@@ -13,11 +13,12 @@ from typing import Any, ClassVar, ParamSpec, Protocol, Unpack, overload
 
 from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
-from crewlite import codec, durable
+from crewlite import durable
+from crewlite.definitions.keywords import known_keywords, options_of, shows_options
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError
 from crewlite.flow.function import FlowFunction, FlowOptions
 from crewlite.flow.options import decorated
-from crewlite.keywords import known_keywords, options_of, shows_options
 from crewlite.recovery import Classifier, FailurePolicy, Policy
 from crewlite.recovery.checks import whole
 from crewlite.recovery.classify import check_classifier

@@ -22,8 +22,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from crewlite import codec, homes
-from crewlite.codec import Json
+from crewlite.encoding import codec, homes
+from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.step_parts import Cached
 

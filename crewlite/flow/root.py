@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from crewlite import codec, events
-from crewlite.codec import JsonObject
+from crewlite import events
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import JsonObject
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.flow.function import FlowFunction

@@ -14,11 +14,14 @@ from typing import Any, Generic, ParamSpec, Protocol, Unpack, get_args, get_type
 from pydantic import ValidationError
 from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
-from crewlite import codec, durable, homes, kinds
-from crewlite.callables import is_async
-from crewlite.codec import Json
-from crewlite.comparable import comparable, copied_apart
+from crewlite import durable, kinds
+from crewlite.definitions.callables import is_async
+from crewlite.definitions.keywords import known_keywords, options_of, shows_options
 from crewlite.durable import Scope, Step
+from crewlite.encoding import codec, homes
+from crewlite.encoding.codec import Json
+from crewlite.encoding.comparable import comparable, copied_apart
+from crewlite.encoding.instances import copied
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread
 from crewlite.events.voice import Voice
 from crewlite.flow.options import (
@@ -33,8 +36,6 @@ from crewlite.flow.options import (
     whole_or_none,
 )
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
-from crewlite.instances import copied
-from crewlite.keywords import known_keywords, options_of, shows_options
 from crewlite.runtime.people.human import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.state.verbs.answer import Typed, converted

@@ -10,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from crewlite import background, codec, durable, events, kinds
-from crewlite.codec import Json
+from crewlite import durable, events, kinds
+from crewlite.concurrency import background
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.ids import after, now

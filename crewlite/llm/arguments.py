@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from crewlite.coming_from.settings import without_accepted
+from crewlite.definitions.keywords import refuse_unknown
 from crewlite.errors import ConfigError
-from crewlite.keywords import refuse_unknown
 from crewlite.llm import keys, library as provided
 from crewlite.llm.base import OFFLINE, ToolProtocol
-from crewlite.wording import what_is
+from crewlite.texts.wording import what_is
 
 _HANDED_ON = frozenset(
     {"additional_drop_params", "allowed_openai_params", "drop_params", "frequency_penalty", "logit_bias", "logprobs"}

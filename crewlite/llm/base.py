@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from crewlite.callables import only, parameters_of
 from crewlite.coming_from import Hinting
+from crewlite.concurrency.resources import Resource
+from crewlite.definitions.callables import only, parameters_of
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
-from crewlite.resources import Resource
+from crewlite.texts.wording import what_is
 from crewlite.usage import Usage
-from crewlite.wording import what_is
 
 if TYPE_CHECKING:
-    from crewlite import background
+    from crewlite.concurrency import background
     from crewlite.recovery.port import Policy
 else:
-    background = lazy("crewlite.background")
+    background = lazy("crewlite.concurrency.background")
 
 bare_call = lazy("crewlite.agent.bare_call")  # only for code that asks a model itself
 Message = dict[str, Any]

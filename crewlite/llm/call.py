@@ -7,9 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from crewlite import codec, durable, events, kinds, resources
-from crewlite.callables import context_for
+from crewlite import durable, events, kinds
+from crewlite.concurrency import resources
+from crewlite.definitions.callables import context_for
 from crewlite.durable import Said, Scope, Step
+from crewlite.encoding import codec
 from crewlite.errors import ContextOverflow, LLMError
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.base import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crewlite import background
+from crewlite.concurrency import background
 from crewlite.errors import LLMUnavailable, text_of
 from crewlite.llm import wire
 from crewlite.llm.base import BaseLLM, LLMReply, Message, ToolCall

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from crewlite.errors import ConfigError
-from crewlite.wording import what_is
+from crewlite.texts.wording import what_is
 
 _AZURE = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN", "AZURE_CLIENT_SECRET", "AZURE_PASSWORD")
 NAMES: dict[str, tuple[str, ...]] = {

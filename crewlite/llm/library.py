@@ -14,9 +14,9 @@ import sys
 import warnings
 from typing import Any
 
-from crewlite import background
-from crewlite.forked import lock
+from crewlite.concurrency import background
 from crewlite.lazy import imported
+from crewlite.system.forked import lock
 
 log = logging.getLogger("crewlite.llm")
 _ITS_OWN = (

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
-from crewlite import background, durable
+from crewlite import durable
+from crewlite.concurrency import background
 from crewlite.errors import ConfigError, LLMRejected, LLMTimeout, LLMUnavailable, MissingKey, UnknownProvider
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
@@ -30,8 +31,8 @@ from crewlite.llm.base import (
 )
 from crewlite.recovery.policy import MaxRetries
 from crewlite.recovery.port import Policy, check_policy
-from crewlite.secrets import Secrets
-from crewlite.wording import what_is
+from crewlite.texts.secrets import Secrets
+from crewlite.texts.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.llm import offline

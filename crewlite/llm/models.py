@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
-from crewlite.wording import what_is
+from crewlite.texts.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.llm import foreign, model, offline

@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from crewlite import templates
 from crewlite.llm.base import LLMReply, Message, ToolCall
 from crewlite.llm.parts import text_of
 from crewlite.llm.wire import fenced
+from crewlite.texts import templates
 
 STOP = "\nObservation:"
 _PROMPTS = "crewlite.llm"

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from crewlite import templates
 from crewlite.errors import ContentRefused, LLMError, LLMUnavailable
 from crewlite.llm.base import LLMReply, Message, ToolCall
 from crewlite.llm.parts import text_of
+from crewlite.texts import templates
 from crewlite.usage import Usage
 
 _BROKEN_OFF = {"error", "ERROR", "network_error", "abort", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"}

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from crewlite.lazy import lazy
-from crewlite.wording import escaped, number_of
+from crewlite.texts.wording import escaped, number_of
 
 jinja2 = lazy("jinja2")
 

@@ -22,7 +22,7 @@ from crewlite.errors import ConfigError
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, Shape, check
 from crewlite.project.yaml_file import YamlFile, read
 from crewlite.task.task import Task
-from crewlite.wording import an, what_is
+from crewlite.texts.wording import an, what_is
 
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)

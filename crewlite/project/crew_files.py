@@ -15,8 +15,8 @@ from crewlite.project.sections import AGENTS, TASKS, Make, Sections, check
 from crewlite.project.yaml_file import read
 from crewlite.runtime.kickoffs.request import Bind
 from crewlite.task.task import Task
+from crewlite.texts.wording import what_is
 from crewlite.tools.toolbox import as_tools
-from crewlite.wording import what_is
 
 C = TypeVar("C", bound=Crew)
 PathText = str | os.PathLike[str]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from crewlite.agent.agent import Agent
 from crewlite.coming_from.settings import setting_of, why_not
-from crewlite.definition import Definition
+from crewlite.definitions.definition import Definition
 from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.project.yaml_file import YamlFile
 from crewlite.task.task import Task

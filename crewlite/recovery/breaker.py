@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, Self
 
-from crewlite import codec
+from crewlite.encoding import codec
 from crewlite.errors import CallVetoed, CircuitOpen, ConfigError
-from crewlite.forked import lock
 from crewlite.ids import new_id
 from crewlite.recovery.checks import whole
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.guards import Guard, GuardedCall, Shared
+from crewlite.system.forked import lock
 
 _OUTSIDE = ("unavailable", "later", "timeout", "empty")
 """The kinds of failures that tell of a service rather than of the call."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from crewlite import background
+from crewlite.concurrency import background
 from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
 from crewlite.lazy import lazy
 from crewlite.recovery.checks import having, whole

@@ -28,7 +28,7 @@ from crewlite.errors import (
     text_of,
 )
 from crewlite.recovery.types import Evidence, FailureType, RecordedStep
-from crewlite.wording import sentence
+from crewlite.texts.wording import sentence
 
 FailureKind = Literal["unavailable", "later", "timeout", "empty", "refused", "bug"]
 """unavailable: may work later (rate limit, server error, lost connection). later: the same, but the service asks to

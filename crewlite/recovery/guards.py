@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, SupportsFloat
 
-from crewlite import background
-from crewlite.callables import is_async, is_generator
+from crewlite.concurrency import background
+from crewlite.definitions.callables import is_async, is_generator
 from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, text_of
 from crewlite.recovery.checks import whole
 

@@ -29,7 +29,7 @@ from crewlite.recovery.remedy import (
     spent,
     typed,
 )
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 
 def retry(max_attempts: int = 3) -> Strategy:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from crewlite.definition import Described
+from crewlite.definitions.definition import Described
 from crewlite.errors import ConfigError, meant
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
 from crewlite.lazy import lazy

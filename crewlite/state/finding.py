@@ -13,7 +13,7 @@ from crewlite.state.providers.base import declares
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.run_history import RunHistory
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 E_co = TypeVar("E_co", covariant=True)
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
+from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.errors import ConfigError, RefError
-from crewlite.keywords import methods_with_known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import check_name
 from crewlite.state.comparing.run_diff import Reading, RunDiff, compare

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from crewlite.codec import JsonObject, decode
+from crewlite.definitions.keywords import methods_with_known_keywords
+from crewlite.encoding.codec import JsonObject, decode
 from crewlite.errors import RefError
-from crewlite.forked import cached_property
-from crewlite.keywords import methods_with_known_keywords
 from crewlite.state.format.addresses import around
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.entry import Entry
@@ -29,6 +28,7 @@ from crewlite.state.reading.steps import StepView, attempts_of, steps_of, unsett
 from crewlite.state.verbs.answer import decode_answer, unused_answers
 from crewlite.state.verbs.from_outside import holder_at
 from crewlite.state.verbs.transfer import digest
+from crewlite.system.forked import cached_property
 from crewlite.usage import NO_USAGE, Usage
 
 

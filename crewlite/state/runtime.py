@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from crewlite import background, durable
-from crewlite.codec import decode, digest
+from crewlite import durable
+from crewlite.concurrency import background
+from crewlite.definitions.keywords import methods_with_known_keywords
+from crewlite.encoding.codec import decode, digest
 from crewlite.errors import ConfigError, OnLoopThread, RefError, RunMismatch
 from crewlite.ids import new_id
-from crewlite.keywords import methods_with_known_keywords
 from crewlite.refs import check_name
-from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CommitParts, RunStart
@@ -33,6 +33,7 @@ from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.bag import Bag, StepState
 from crewlite.state.verbs.acquire import acquire_branch, store_claim
+from crewlite.texts.secrets import Secrets
 from crewlite.usage import Usage
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Step
+from crewlite.encoding.codec import Json, JsonObject, digest
 from crewlite.errors import CrewliteError, SchemaTooNew, text_of
 from crewlite.ids import now, now_text
 from crewlite.state.format.entry import InvalidEntry, parse

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from crewlite.codec import JsonObject
+from crewlite.encoding.codec import JsonObject
 from crewlite.events.base import BaseEvent, EventNote, type_of
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.checkpoints import SNAPSHOT, droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import Record
-from crewlite.wording import cut
+from crewlite.texts.wording import cut
 
 Setting = CheckpointConfig | bool | None
 SHOWN = ("source_name", "output", "response")

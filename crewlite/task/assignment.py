@@ -8,7 +8,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crewlite import codec
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.guarding import Guard
@@ -16,9 +15,10 @@ from crewlite.agent.guardrail import rule_of
 from crewlite.agent.input_files import InputFile, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError
-from crewlite.forked import cached_property
 from crewlite.runtime.steps.questions import FILE
+from crewlite.system.forked import cached_property
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_links, check_place, check_text
 from crewlite.task.task import ConditionalTask, Task

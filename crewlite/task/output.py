@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crewlite import codec
-from crewlite.answered import Answered
 from crewlite.coming_from import Hinting
+from crewlite.definitions.answered import Answered
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError
 from crewlite.usage import Usage
 

@@ -13,9 +13,9 @@ from pathlib import Path, PureWindowsPath
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
-from crewlite.wording import cut
+from crewlite.texts.wording import cut
 
-disk = lazy("crewlite.disk")  # only a kickoff writes, and every task loads this module
+disk = lazy("crewlite.system.disk")  # only a kickoff writes, and every task loads this module
 
 _LONGEST = 200  # bytes of one name: file systems take 255, and the file that is written first has a longer one
 _ANYWHERE = "output_file_anywhere=True"

@@ -9,7 +9,7 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from crewlite import background, codec, durable, events, kinds, templates
+from crewlite import durable, events, kinds
 from crewlite.agent import input_files
 from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
@@ -18,7 +18,9 @@ from crewlite.agent.loop import Answer, work
 from crewlite.agent.opening import opened, refused
 from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
+from crewlite.concurrency import background
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
 from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
@@ -29,6 +31,7 @@ from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import write
 from crewlite.task.task import ConditionalTask
+from crewlite.texts import templates
 from crewlite.usage import Usage
 
 _EVENTS = events.TaskStartedEvent, events.TaskCompletedEvent, events.TaskFailedEvent

@@ -10,23 +10,24 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
-from crewlite import kinds, templates
+from crewlite import kinds
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import Guardrail, as_guardrail, as_guardrails
 from crewlite.agent.input_files import as_files
 from crewlite.agent.shape import Shape
 from crewlite.budget import Budget, no_limit
-from crewlite.definition import Definition
+from crewlite.definitions.definition import Definition
+from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.keywords import known_keywords
+from crewlite.definitions.last_kickoff import last
+from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError
-from crewlite.frozen_list import FrozenList
-from crewlite.keywords import known_keywords
-from crewlite.last_kickoff import last
 from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy
 from crewlite.state.config import CheckpointConfig
-from crewlite.takes import Takes, left_out
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import check_text
+from crewlite.texts import templates
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import safe_name
 from crewlite.tools.toolbox import ForeignTool, as_tools

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from crewlite.codec import digest, dumps
+from crewlite.encoding.codec import digest, dumps
 from crewlite.errors import BranchConflictError
 from crewlite.ids import new_id, now
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, StepRecord
@@ -25,7 +25,7 @@ from crewlite.state.providers import (
 )
 from crewlite.state.providers.reading import branch_info, checkpoint_info
 from crewlite.state.reading.locate import Located, locate
-from crewlite.wording import cut
+from crewlite.texts.wording import cut
 
 
 class NotOffered(Exception):

@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from crewlite import background, disk
-from crewlite.disk import Operation
+from crewlite.concurrency import background
 from crewlite.errors import ConfigError
 from crewlite.recovery import Classifier, Failure, FailureType, RulesClassifier
 from crewlite.recovery.classify import classified
+from crewlite.system import disk
+from crewlite.system.disk import Operation
 
 F = TypeVar("F", bound=Callable[..., Any])
 L = TypeVar("L")

@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from crewlite.forked import lock
 from crewlite.state.providers import BaseProvider, Exchange, Store
+from crewlite.system.forked import lock
 
 _VERBS = {
     name

@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from crewlite import background, codec, disk, durable, resources
+from crewlite import durable
+from crewlite.concurrency import background, resources
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, RecordingDamaged, RecordingMissing
-from crewlite.forked import rlock
 from crewlite.llm.base import BaseLLM, LLMReply, Message, OnChunk, with_fallbacks
 from crewlite.llm.call import ask_once
 from crewlite.llm.models import named
 from crewlite.llm.parts import text_of
-from crewlite.masking import Masking
-from crewlite.secrets import Secrets
+from crewlite.system import disk
+from crewlite.system.forked import rlock
+from crewlite.texts.masking import Masking
+from crewlite.texts.secrets import Secrets
 
 _SHOWN = 100  # characters of the last message that a line shows
 _ALWAYS = ("text", "usage", "model")  # parts of a reply that no line leaves out

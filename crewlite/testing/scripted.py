@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from crewlite.callables import context_for
+from crewlite.definitions.callables import context_for
 from crewlite.errors import ConfigError, ScriptExhausted
-from crewlite.forked import lock
 from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply
 from crewlite.llm.parts import text_of
+from crewlite.system.forked import lock
 from crewlite.usage import Usage
 
 Line = Reply | BaseException

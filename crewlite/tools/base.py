@@ -21,21 +21,21 @@ from pydantic import (
 )
 from pydantic.errors import PydanticUserError
 
-from crewlite.callables import is_async, is_generator
-from crewlite.definition import Described
+from crewlite.concurrency.resources import Resource
+from crewlite.definitions.callables import is_async, is_generator
+from crewlite.definitions.definition import Described
 from crewlite.errors import ConfigError, OnLoopThread, ends_run, text_of
-from crewlite.forked import cached_property
 from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy, check_policy
-from crewlite.resources import Resource
 from crewlite.step_parts import Effect
+from crewlite.system.forked import cached_property
 from crewlite.tools.naming import safe_name
 
 if TYPE_CHECKING:
-    from crewlite import background
+    from crewlite.concurrency import background
     from crewlite.tools import schema
 else:
-    background = lazy("crewlite.background")  # only calls need it
+    background = lazy("crewlite.concurrency.background")  # only calls need it
     schema = lazy("crewlite.tools.schema")
 
 

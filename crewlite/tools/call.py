@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import background, codec, durable, events, kinds, resources, tracebacks
+from crewlite import durable, events, kinds
+from crewlite.concurrency import background, resources
+from crewlite.concurrency.threads import check_program_goes_on
 from crewlite.durable import Said, Scope, Step, StepEvents
+from crewlite.encoding import codec
 from crewlite.errors import CONTROL_FLOW, StepTimeout, text_of
 from crewlite.events.base import BaseEvent
 from crewlite.events.voice import Voice
@@ -17,7 +20,7 @@ from crewlite.llm.base import ToolCall
 from crewlite.recovery import EarlierCall, GuardedCall
 from crewlite.recovery.guards import UNGUARDED, VETOES, guarding
 from crewlite.step_parts import Effect, Intent
-from crewlite.threads import check_program_goes_on
+from crewlite.texts import tracebacks
 from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.naming import address_name

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from crewlite import background
-from crewlite.callables import is_async
+from crewlite.concurrency import background
+from crewlite.definitions.callables import is_async
 from crewlite.errors import ConfigError, attribute_of
 from crewlite.tools.base import BaseTool
 from crewlite.tools.schema import arguments_model, model_of

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from pydantic import BaseModel
 
-from crewlite import background
-from crewlite.callables import is_async
+from crewlite.concurrency import background
+from crewlite.definitions.callables import is_async
+from crewlite.definitions.keywords import known_keywords, shows_options
 from crewlite.errors import ConfigError
-from crewlite.keywords import known_keywords, shows_options
 from crewlite.lazy import lazy
 from crewlite.recovery.port import Policy
 from crewlite.step_parts import Effect
+from crewlite.texts.wording import what_is
 from crewlite.tools.base import BaseTool
 from crewlite.tools.schema import summary
-from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.tools import foreign

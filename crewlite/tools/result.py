@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewlite import codec
-from crewlite.wording import cut
+from crewlite.encoding import codec
+from crewlite.texts.wording import cut
 
 _ARGUMENTS = 120  # characters
 _HEAD = 2 / 3  # of the limit; the rest is the tail

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
+from crewlite.texts.wording import what_is
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import safe_name
-from crewlite.wording import what_is
 
 if TYPE_CHECKING:
     from crewlite.tools import foreign, function

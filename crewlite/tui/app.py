@@ -18,12 +18,12 @@ from textual.widgets import Footer, RichLog, Static, TabbedContent, TabPane, Tab
 from textual.widgets.tree import TreeNode
 
 from crewlite.errors import CrewliteError
+from crewlite.texts.wording import escaped_lines, number_of
 from crewlite.tui.panels import Comparison, Events, Fields, Overview, Steps
 from crewlite.tui.places import PAGE, Line, Listing, Place
 from crewlite.tui.reading import Reading, Shown
 from crewlite.tui.tree import RunTree
 from crewlite.tui.words import DARK, LIGHT, line
-from crewlite.wording import escaped_lines, number_of
 
 T = TypeVar("T")
 _LOOK = 1.0  # seconds between looks at what other processes have written

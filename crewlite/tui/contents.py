@@ -25,9 +25,9 @@ from crewlite.state.reading.shown import what_fits
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit
+from crewlite.texts.wording import an, cut, escaped_lines, number_of
 from crewlite.tui.words import line, mark, shown
 from crewlite.usage import Usage
-from crewlite.wording import an, cut, escaped_lines, number_of
 
 Rows = list[tuple[str, "Text | Moment"]]
 """Names and values. A row without a name goes on with the value above it."""

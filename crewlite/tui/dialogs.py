@@ -15,9 +15,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Label, Static
 
 from crewlite.cli.exits import OK
+from crewlite.texts.wording import escaped_lines
 from crewlite.tui.command import Command, Fork
 from crewlite.tui.words import line
-from crewlite.wording import escaped_lines
 
 TARGET = "--crew: MODULE:ATTRIBUTE; if empty, of pyproject.toml or the record"
 _BRANCH = "name of the branch; made up if empty"

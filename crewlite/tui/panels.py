@@ -19,10 +19,10 @@ from crewlite.console.text import style_of
 from crewlite.pages.rendering import cost, duration
 from crewlite.state.format.outcome import LightEvent
 from crewlite.state.reading.steps import StepView
+from crewlite.texts.wording import escaped, escaped_lines
 from crewlite.tui.contents import Field, Row, Rows, bar
 from crewlite.tui.places import Place
 from crewlite.tui.words import line, mark, shown
-from crewlite.wording import escaped, escaped_lines
 
 ROWS = 1_000
 """The most rows of a table; of events, the last ones."""

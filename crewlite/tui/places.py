@@ -14,13 +14,13 @@ from rich.text import Text
 from crewlite.cli.checkpoint.screen import Part
 from crewlite.cli.checkpoint.words import ago, name_of
 from crewlite.errors import RefError
-from crewlite.forked import cached_property
-from crewlite.resuming import branch_ref
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.checkpoints import NamedPlace, by_place
+from crewlite.system.forked import cached_property
+from crewlite.texts.resuming import branch_ref
+from crewlite.texts.wording import number_of
 from crewlite.tui.words import line, mark
-from crewlite.wording import number_of
 
 PAGE = 200
 """How many runs, or checkpoints of a branch, are listed at first, and more at each request for more."""

@@ -19,7 +19,7 @@ from crewlite.state.journal.lineage import UNREADABLE
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory, Waiting
-from crewlite.steady_clock import steady
+from crewlite.system.steady_clock import steady
 from crewlite.tui.contents import Field, Row, Rows, inputs_of, outputs_of, overview, timeline
 from crewlite.tui.places import PAGE, Line, Listing, Place
 

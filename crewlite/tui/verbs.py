@@ -23,12 +23,13 @@ from crewlite.cli.exits import OK, WAITS, Failed
 from crewlite.cli.shell import Again
 from crewlite.errors import AnswerRefused, CrewliteError, EffectsRepeat
 from crewlite.ids import short
-from crewlite.resuming import branch_ref
 from crewlite.state.format.entry import STATE
 from crewlite.state.history import History
 from crewlite.state.reading.shown import what_fits
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.answer import Typed
+from crewlite.texts.resuming import branch_ref
+from crewlite.texts.wording import escaped_lines
 from crewlite.tui.app import PANELS, Browser
 from crewlite.tui.command import Command, Fork
 from crewlite.tui.dialogs import TARGET, Ask, ForkDialog
@@ -36,7 +37,6 @@ from crewlite.tui.panels import Comparison, Fields
 from crewlite.tui.places import Place
 from crewlite.tui.tree import RunTree
 from crewlite.tui.words import line
-from crewlite.wording import escaped_lines
 
 _Verb = Callable[[History, RunHistory, str], object]
 """What is done to a run with a line that was asked for."""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from crewlite.cli.checkpoint.screen import Part
 from crewlite.console.text import MARKS
-from crewlite.wording import escaped, escaped_lines
+from crewlite.texts.wording import escaped, escaped_lines
 
 LONGEST = 20_000
 """Characters of a value that are shown."""

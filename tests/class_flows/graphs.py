@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, durable, kinds
-from crewlite.codec import decode
+from crewlite.encoding.codec import decode
 from crewlite.errors import ConfigError, Suspended
 from crewlite.flow import Flow, and_, flow, human_feedback, listen, or_, router, start, step
 from crewlite.flow.classes.conditions import address_name

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 import pytest
 
 from crewlite import Agent, Crew, History, Task
+from crewlite.concurrency.own_threads import blocks
 from crewlite.flow import Flow, ask, flow, keyed, listen, sleep_for, start, step
-from crewlite.own_threads import blocks
 from crewlite.testing import ScriptedLLM
 
 

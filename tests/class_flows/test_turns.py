@@ -10,12 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, RefError, StoreError, UnknownOption
 from crewlite.flow import Flow, flow, listen, persist, start
 from crewlite.flow.classes import turns
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
+from crewlite.system import disk
 from crewlite.testing import Interleaved
 from tests.cuts import entries_of
 from tests.parts import Stop, deletes_a_run

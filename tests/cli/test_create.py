@@ -87,7 +87,7 @@ def test_the_form_that_crewai_has_says_what_to_write(shop, kind, told):
 
 
 def test_what_cannot_be_written_leaves_nothing_behind(shop, monkeypatch):
-    from crewlite import disk
+    from crewlite.system import disk
 
     def full(operation):
         if operation.verb == "write" and operation.path.endswith(".tmp") and "README" in operation.path:

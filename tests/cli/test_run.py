@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from crewlite import History
 from crewlite.cli.main import main
-from crewlite.resuming import without_advice
+from crewlite.texts.resuming import without_advice
 from tests import children
 from tests.children import posix
 

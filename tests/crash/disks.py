@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from crewlite.disk import Operation
+from crewlite.system.disk import Operation
 
 
 class Disk:

@@ -14,11 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crewlite import codec, disk, homes
+from crewlite.encoding import codec, homes
 from crewlite.runtime.steps import replay
 from crewlite.state.format import entry
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import sqlite
+from crewlite.system import disk
 from tests import warm
 
 

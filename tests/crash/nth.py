@@ -27,9 +27,9 @@ import sqlite_utils  # noqa: F401 - loaded before the forks, once
 import worlds
 from worlds import ACTS, Act, look_at, notes, store_of
 
-from crewlite import disk
-from crewlite.disk import Operation
 from crewlite.errors import CrewliteError
+from crewlite.system import disk
+from crewlite.system.disk import Operation
 from crewlite.testing.failing import kill
 
 FEW = 12  # operations of an act of which at least every third is tried, each with the next fault in turn

@@ -35,10 +35,10 @@ from crewlite.events import (
     ToolUsageFinishedEvent,
     ToolUsageStartedEvent,
 )
-from crewlite.resuming import nth_attempt
 from crewlite.state.providers.json import JsonStore
 from crewlite.state.run_history import RunHistory
 from crewlite.testing import CrashInjector, ScriptedLLM
+from crewlite.texts.resuming import nth_attempt
 from tests import children
 
 TASKS = ("survey", "weigh", "write")

@@ -26,8 +26,8 @@ from typing import Any
 from interleavings.judge import Outcome
 from interleavings.scenes import Trace
 
-from crewlite import disk
-from crewlite.disk import Operation
+from crewlite.system import disk
+from crewlite.system.disk import Operation
 
 LONGEST = 20.0  # seconds after which a process never ends
 PATIENT = 1.0  # seconds that an act is waited for which may need what the one it interrupts holds

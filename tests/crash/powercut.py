@@ -21,9 +21,9 @@ from nth import in_child
 from worlds import ACTS, look_at, store_of
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
-from crewlite.disk import Operation
 from crewlite.events import LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.state.providers.json import JsonStore
+from crewlite.system.disk import Operation
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 Log = list[Operation | str]

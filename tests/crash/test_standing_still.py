@@ -16,7 +16,8 @@ pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only t
 
 PROGRAM = """
 import os, signal, sys, threading, time
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk, file_locks
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.system import disk, file_locks
 from crewlite.errors import CrewliteError
 from crewlite.testing import ScriptedLLM
 

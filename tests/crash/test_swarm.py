@@ -12,9 +12,10 @@ from collections import Counter
 import pytest
 from test_crashes import pytestmark as pytestmark, run
 
-from crewlite import CheckpointConfig, History, disk
+from crewlite import CheckpointConfig, History
 from crewlite.errors import BranchConflictError, BranchExists, StoreBusy
 from crewlite.state import SqliteProvider
+from crewlite.system import disk
 from tests.parts import Held, at_once, both_resumed
 
 

@@ -22,6 +22,7 @@ from crewlite import (
     event_bus,
     tool,
 )
+from crewlite.concurrency.pacing import paced_by
 from crewlite.errors import BudgetExceeded, ConfigError, CrewliteError, Suspended, TimeBudgetExceeded
 from crewlite.events import (
     BudgetExceededEvent,
@@ -31,7 +32,6 @@ from crewlite.events import (
     RecoveryStartedEvent,
 )
 from crewlite.flow import ask, flow, step
-from crewlite.pacing import paced_by
 from crewlite.recovery import Rule
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.clocks import Turning, most_within_a_minute

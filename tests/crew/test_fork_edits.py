@@ -16,7 +16,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, RootModel, create_model, model_validator
 
-from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, codec, tool
+from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, tool
+from crewlite.encoding import codec
 from crewlite.errors import AnswerMisfit, BranchExists, ChangeUnused, ConfigError, RefError
 from crewlite.flow import ask, flow, step
 from crewlite.state.verbs.answer import Typed

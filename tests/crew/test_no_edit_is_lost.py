@@ -7,7 +7,8 @@ import random
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, codec, event_bus, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
+from crewlite.encoding import codec
 from crewlite.errors import ChangeUnused
 from crewlite.events import BaseEvent, StepReplayedEvent
 from crewlite.flow import flow, step

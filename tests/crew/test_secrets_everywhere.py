@@ -22,14 +22,14 @@ from crewlite.errors import RunMismatch
 from crewlite.events import BaseEvent, LLMCallStartedEvent
 from crewlite.events.registry import load
 from crewlite.flow import Flow, ask, flow, human_feedback, listen, start, step
-from crewlite.masking import MASK
 from crewlite.recovery import FailurePolicy, replan
 from crewlite.runtime.steps.run import Origin, Run
-from crewlite.secrets import Secrets
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.testing import EventRecorder, ScriptedLLM
+from crewlite.texts.masking import MASK
+from crewlite.texts.secrets import Secrets
 from crewlite.usage import Usage
 
 ENVIRONMENT, KEY, INPUT = "env-canary-4444444444", "key-canary-1111111111", "inp-canary-7777777777"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from crewlite import background
+from crewlite.concurrency import background
 from crewlite.events import StepCompletedEvent, StepStartedEvent, TaskCompletedEvent
 from tests.events.spoken import completed, divide, started, step
 

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 import tests.flow.isolated_steps as far
-from crewlite import CheckpointConfig, History, codec, disk
+from crewlite import CheckpointConfig, History
+from crewlite.encoding import codec
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
+from crewlite.system import disk
 from tests import children
 
 

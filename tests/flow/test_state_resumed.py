@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
-from crewlite import event_bus, homes
-from crewlite.codec import decode, encode
+from crewlite import event_bus
+from crewlite.encoding import homes
+from crewlite.encoding.codec import decode, encode
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.events import FlowStartedEvent, StepCompletedEvent, StepStartedEvent
 from crewlite.flow import flow, step

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from crewlite import CheckpointConfig, History, codec
+from crewlite import CheckpointConfig, History
+from crewlite.encoding import codec
 from crewlite.errors import (
     ConfigError,
     NonDeterminism,

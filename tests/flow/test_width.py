@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from crewlite import Agent, Crew, Task, ToolCall, permits, tool
+from crewlite import Agent, Crew, Task, ToolCall, tool
+from crewlite.concurrency import permits
+from crewlite.concurrency.own_threads import bound
+from crewlite.concurrency.permits import permitted
 from crewlite.errors import ConfigError, StepTimeout
 from crewlite.flow import flow, step
-from crewlite.own_threads import bound
-from crewlite.permits import permitted
 from crewlite.testing import ScriptedLLM
 
 PATIENCE = 60  # seconds, on a busy machine

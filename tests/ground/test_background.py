@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from crewlite import background
+from crewlite.concurrency import background
 from crewlite.errors import StepTimeout
 from tests import children
 
@@ -138,7 +138,7 @@ def test_a_process_that_ends_while_its_loop_imports_a_module_ends(tmp_path):
         gc.disable()
         atexit.register(gc.enable)  # the first to be registered is the last to be called
 
-        from crewlite import background
+        from crewlite.concurrency import background
 
         builtins.begun = threading.Event()
 

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict, Field, RootModel, SecretStr
 
-from crewlite import codec, homes
-from crewlite.codec import decode, digest, dumps, encode
+from crewlite.encoding import codec, homes
+from crewlite.encoding.codec import decode, digest, dumps, encode
 from crewlite.errors import JournalCorrupt, NotCodable
-from crewlite.secrets import Secrets
+from crewlite.texts.secrets import Secrets
 
 
 class Colour(Enum):

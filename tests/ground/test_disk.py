@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from crewlite import disk
-from crewlite.forked import between_forks
+from crewlite.system import disk
+from crewlite.system.forked import between_forks
 from tests import children
 
 OLD, NEW = b"old content", b"the new content, which is longer"
@@ -342,7 +342,7 @@ def test_a_file_that_cannot_be_closed_keeps_no_lock_and_leaves_no_temporary_file
 THREAD_AFTER_MAIN = """
 import sys, threading, time
 from pathlib import Path
-from crewlite import disk
+from crewlite.system import disk
 
 def work():
     while threading.main_thread().is_alive():

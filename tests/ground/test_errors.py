@@ -12,7 +12,7 @@ from crewlite.errors import CrewliteError
 from crewlite.recovery import Failure
 from crewlite.runtime.steps.causes import message_of, type_of
 from crewlite.runtime.steps.failures import ReportedFailure, raised, written
-from crewlite.wording import an
+from crewlite.texts.wording import an
 
 FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]
 CLASSES = list(dict.fromkeys(FOUND))  # some have an old name besides their own

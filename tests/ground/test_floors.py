@@ -21,40 +21,18 @@ from tests import children
 ROOT = Path(crewlite.__file__).parent
 
 FLOORS = {
-    "ground": {"errors", "codec", "homes", "refs", "templates", "ids", "durable", "disk", "secrets", "lazy"}
-    | {
-        "unawaited",
-        "attempt_hooks",
-        "background",
-        "blocked_loops",
-        "budget",
-        "callables",
-        "coming_from",
-        "comparable",
-        "answered",
-        "definition",
-        "forked",
-        "frozen_list",
-        "file_locks",
-        "syncing",
-        "json_text",
-        "keywords",
-        "kinds",
-        "last_kickoff",
-        "own_threads",
-        "pacing",
+    "ground": {
+        "encoding",
+        "system",
+        "concurrency",
+        "definitions",
+        "texts",
         "pages",
-        "permits",
-        "instances",
-        "masking",
-        "standard_types",
-        "stable_text",
-        "steady_clock",
-        "takes",
-        "prompts_by_path",
+        "errors",
         "recovery",
+        "coming_from",
     }
-    | {"resources", "resuming", "step_parts", "threads", "tracebacks", "usage", "wording"},
+    | {"attempt_hooks", "budget", "durable", "ids", "kinds", "lazy", "refs", "step_parts", "usage"},
     "ports": {"events", "llm", "tools"},
     "what is recorded": {"state.format"},
     "where it is kept": {"state.providers", "state.config"},
@@ -243,7 +221,7 @@ def test_no_file_is_longer_than_a_reader_likes():
 
 def test_no_wait_looks_at_a_clock_that_a_test_may_stop():
     looks = {module for module, path in modules().items() if "monotonic" in path.read_text(encoding="utf-8")}
-    assert looks == {"crewlite.steady_clock"}
+    assert looks == {"crewlite.system.steady_clock"}
 
 
 def test_only_providers_ask_which_provider_it_is():
@@ -332,7 +310,7 @@ def test_a_definition_loads_of_the_record_and_the_engine_only_what_it_says_itsel
 
 def test_a_definition_loads_nothing_that_only_a_kickoff_or_an_error_needs():
     code = "from crewlite import Agent, Crew, Task\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    later = {"concurrent.futures", "crewlite.crew.learned", "crewlite.crew.scores", "crewlite.disk", "difflib"}
+    later = {"concurrent.futures", "crewlite.crew.learned", "crewlite.crew.scores", "crewlite.system.disk", "difflib"}
     assert not later & set(ask(code))
 
 
@@ -402,6 +380,6 @@ def test_every_lock_and_every_act_in_a_forked_child_is_made_in_one_place():
         f"{name}: {found}"
         for name, path in modules().items()
         for found in re.findall(LOCKS, path.read_text(encoding="utf-8"))
-        if name != "crewlite.forked"
+        if name != "crewlite.system.forked"
     ]
     assert made == []

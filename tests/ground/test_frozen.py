@@ -7,10 +7,11 @@ from typing import get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, ToolCall, codec, tool
-from crewlite.comparable import comparable, seen
+from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, ToolCall, tool
+from crewlite.definitions.frozen_list import FrozenList
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import comparable, seen
 from crewlite.errors import ConfigError
-from crewlite.frozen_list import FrozenList
 from crewlite.testing import ScriptedLLM
 
 

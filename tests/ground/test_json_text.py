@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from crewlite.json_text import encoder_of
+from crewlite.encoding.json_text import encoder_of
 
 WAYS = [
     json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False),

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from crewlite.pacing import WINDOW, Pace, paced_by
+from crewlite.concurrency.pacing import WINDOW, Pace, paced_by
 from tests.clocks import Turning, most_within_a_minute
 
 

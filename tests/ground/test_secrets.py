@@ -14,9 +14,9 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, PrivateAttr, SecretBytes, SecretStr
 
 from crewlite import BaseLLM, BaseTool
-from crewlite.codec import decode, encode
-from crewlite.masking import MASK
-from crewlite.secrets import Secrets
+from crewlite.encoding.codec import decode, encode
+from crewlite.texts.masking import MASK
+from crewlite.texts.secrets import Secrets
 
 KEY = "sk-0123456789"
 

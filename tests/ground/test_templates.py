@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from crewlite.errors import ConfigError, MissingInput
-from crewlite.templates import fill
+from crewlite.texts.templates import fill
 
 
 def placeholders(text):

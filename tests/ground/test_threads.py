@@ -6,8 +6,8 @@ import asyncio
 import threading
 import weakref
 
-from crewlite import threads
-from crewlite.background import blocking, in_thread
+from crewlite.concurrency import threads
+from crewlite.concurrency.background import blocking, in_thread
 from crewlite.flow import flow, step
 from tests import children
 

@@ -11,7 +11,7 @@ import time
 import pytest
 from server import Server
 
-from crewlite import background
+from crewlite.concurrency import background
 from crewlite.llm.library import litellm
 from tests import children
 

@@ -10,7 +10,8 @@ import weakref
 
 import pytest
 
-from crewlite import Agent, BaseLLM, LLMReply, Usage, codec, tool
+from crewlite import Agent, BaseLLM, LLMReply, Usage, tool
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, OnLoopThread, ScriptExhausted
 from crewlite.testing import RecordedLLM, ScriptedLLM, ToolCall
 

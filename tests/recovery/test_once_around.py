@@ -15,9 +15,9 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable, tool
 from crewlite.errors import InDoubt
 from crewlite.flow import Flow, flow, start, step
 from crewlite.llm import ToolCall
-from crewlite.resuming import nth_attempt
 from crewlite.state.format.addresses import bare_name, without_numbers
 from crewlite.testing import ScriptedLLM
+from crewlite.texts.resuming import nth_attempt
 from tests.cuts import RUN, Kept, cut, entries_of
 from tests.recovery.tills import Interrupted
 from tests.soak import SEED, in_time

@@ -15,8 +15,8 @@ from crewlite.errors import InDoubt, NonDeterminism
 from crewlite.flow import Flow, flow, keyed, recoverable, start, step
 from crewlite.llm import ToolCall
 from crewlite.recovery import Rule, compensate, replan, retry
-from crewlite.resuming import nth_attempt
 from crewlite.testing import ScriptedLLM
+from crewlite.texts.resuming import nth_attempt
 from tests import soak
 from tests.cuts import RUN, Kept, cut, entries_of
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crewlite import blocked_loops, bound
+from crewlite import bound
+from crewlite.concurrency import blocked_loops
 from crewlite.flow import flow, step
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import BranchConflictError
 from crewlite.flow import flow, step
 from crewlite.ids import now
@@ -23,6 +23,7 @@ from crewlite.state.journal.claim import SILENCE, claim, holds
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Commit, provider_for
+from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.parts import Stop

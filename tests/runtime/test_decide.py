@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from pydantic import BaseModel, Field
 
-from crewlite import codec
+from crewlite.encoding import codec
 from crewlite.recovery import Fallback, Retry
 from crewlite.runtime.steps.attempts import next_attempt
 from crewlite.runtime.steps.replay import (

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound, disk, forked
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, bound
 from crewlite.errors import BranchConflictError, ConfigError, StoreError
 from crewlite.flow import ask, flow, step
 from crewlite.lazy import lazy
 from crewlite.state import RuntimeState
+from crewlite.system import disk, forked
 from crewlite.testing import RecordedLLM, ScriptedLLM
 from tests import children
 
@@ -124,7 +125,8 @@ def test_an_answer_to_the_copy_of_a_run_at_work_is_not_given_to_the_run(name, tm
 
 FORKS = """
 import fcntl, os, signal, sys, time, warnings
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.system import disk
 from crewlite.testing import RecordedLLM, ScriptedLLM
 
 warnings.simplefilter("ignore")

@@ -13,7 +13,8 @@ import threading
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, background, event_bus, kinds, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, kinds, tool
+from crewlite.concurrency import background
 from crewlite.errors import ConfigError
 from crewlite.events import BaseEvent
 from crewlite.flow import flow, step
@@ -28,7 +29,8 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals to 
 
 AT_REST = """
 import sys, threading
-from crewlite import background, event_bus
+from crewlite import event_bus
+from crewlite.concurrency import background
 from crewlite.events import BaseEvent
 emitted, read = [], None
 event_bus.on(BaseEvent, lambda source, event: emitted.append(event))

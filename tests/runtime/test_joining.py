@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills process
 PROGRAM = """
 import asyncio, os, sys, threading, time
 from pathlib import Path
-from crewlite import CheckpointConfig, background
+from crewlite import CheckpointConfig
+from crewlite.concurrency import background
 from crewlite.flow import flow, step
 
 location, calls, go, waiters = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4])

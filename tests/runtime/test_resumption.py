@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from crewlite.codec import digest, encode
+from crewlite.encoding.codec import digest, encode
 from crewlite.errors import (
     AnswerRefused,
     CheckpointIsBehind,
@@ -22,7 +22,6 @@ from crewlite.runtime.kickoffs.answers import check_results
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, in_doubt, inputs_of
 from crewlite.runtime.steps.run import Run
-from crewlite.secrets import Secrets
 from crewlite.state import CheckpointConfig, InMemoryProvider
 from crewlite.state.format.edits import Edit
 from crewlite.state.format.outcome import Outcome
@@ -30,6 +29,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import CheckpointSubscriber
+from crewlite.texts.secrets import Secrets
 
 
 @flow

@@ -13,7 +13,8 @@ import weakref
 
 import pytest
 
-from crewlite import Agent, BaseLLM, Crew, History, LLMReply, Task, background, event_bus
+from crewlite import Agent, BaseLLM, Crew, History, LLMReply, Task, event_bus
+from crewlite.concurrency import background
 from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.events import BaseEvent, TaskCompletedEvent
 from crewlite.flow import flow, step

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import crewlite
-from crewlite import tracebacks
 from crewlite.errors import ConfigError
+from crewlite.texts import tracebacks
 from tests import children
 
 PACKAGE = str(Path(crewlite.__file__).parent)

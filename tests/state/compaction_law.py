@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from crewlite import History
-from crewlite.codec import digest
+from crewlite.encoding.codec import digest
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.earlier import definition_at, inputs_at, is_before_change

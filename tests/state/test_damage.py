@@ -17,11 +17,10 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from crewlite import CheckpointConfig, History
-from crewlite.codec import decode
+from crewlite.encoding.codec import decode
 from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.flow import flow, step as flow_step
 from crewlite.ids import new_id, now
-from crewlite.resuming import in_shell
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, parse, seal, unseal
 from crewlite.state.format.record import Record
@@ -30,6 +29,7 @@ from crewlite.state.providers.reading import check_follows
 from crewlite.state.reading.locate import locate
 from crewlite.state.reading.progress import result_of
 from crewlite.testing.bench import Branch
+from crewlite.texts.resuming import in_shell
 from tests import children
 
 

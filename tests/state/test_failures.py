@@ -13,11 +13,12 @@ from datetime import timedelta
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, disk, event_bus, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import ConfigError, CrewliteError, ScriptExhausted, StoreError, StoreUnusable, Suspended
 from crewlite.events import CheckpointFailedEvent, LLMCallCompletedEvent, TaskCompletedEvent
 from crewlite.flow import ask, flow, step
 from crewlite.state import InMemoryProvider
+from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
 

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, disk
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import BranchConflictError, JournalCorrupt
 from crewlite.flow import flow
-from crewlite.secrets import Secrets
 from crewlite.state import JsonProvider
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.claim import claim
@@ -26,8 +25,10 @@ from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.verbs.doctor import doctor
 from crewlite.state.verbs.score import RecordedScore, record_score, recorded_score
 from crewlite.state.verbs.transfer import export_run, import_run
+from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
+from crewlite.texts.secrets import Secrets
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite.codec import dumps
+from crewlite.encoding.codec import dumps
 from crewlite.errors import SchemaTooNew
 from crewlite.state.format.entry import InvalidEntry, seal, start_of
 from crewlite.state.providers.reading import branch_info, verified_branch_info

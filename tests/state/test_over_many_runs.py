@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from crewlite import CheckpointConfig, History, disk
+from crewlite import CheckpointConfig, History
 from crewlite.cli.main import main
 from crewlite.errors import JournalCorrupt, StoreError
 from crewlite.flow import flow, step
+from crewlite.system import disk
 from tests.parts import deletes_a_run
 
 AT_ONCE = timedelta(0)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from crewlite import disk
 from crewlite.errors import (
     BranchConflictError,
     CheckpointMismatch,
@@ -29,6 +28,7 @@ from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.providers import provider_for
 from crewlite.state.reading.locate import locate
+from crewlite.system import disk
 from crewlite.testing.bench import Branch
 
 # Locations that cannot work are refused by opening them or by the first commit, before anything is paid.

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crewlite import CheckpointConfig, History, disk
+from crewlite import CheckpointConfig, History
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
+from crewlite.system import disk
 from tests import children
 
 from .wrapped import Wrapped

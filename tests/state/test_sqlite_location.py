@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crewlite import disk
 from crewlite.state import SqliteProvider
 from crewlite.state.verbs.doctor import doctor
+from crewlite.system import disk
 from crewlite.testing.bench import Branch
 
 

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, History, background, codec
+from crewlite import Agent, CheckpointConfig, History
 from crewlite.cli.main import main
+from crewlite.concurrency import background
+from crewlite.encoding import codec
 from crewlite.errors import (
     BranchConflictError,
     ConfigError,

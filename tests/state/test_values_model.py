@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from crewlite import History
-from crewlite.codec import encode
+from crewlite.encoding.codec import encode
 from crewlite.state import Checkpoint, InMemoryProvider, RuntimeState
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -138,7 +138,8 @@ def test_markdown_is_asked_for_and_part_of_the_question(memory):
 
 KILLED = """
 import os, sys
-from crewlite import Agent, Crew, Task, disk
+from crewlite import Agent, Crew, Task
+from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 
 def kill(operation):

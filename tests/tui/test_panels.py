@@ -13,13 +13,13 @@ from crewlite.flow import Flow, start
 from crewlite.state.providers import BranchInfo
 from crewlite.state.reading.steps import StepView
 from crewlite.testing import ScriptedLLM
+from crewlite.texts.wording import escaped_lines
 from crewlite.tui.contents import Field, as_text, bar, outputs_of, timeline
 from crewlite.tui.panels import outcome_of
 from crewlite.tui.places import Line, Listing, Place
 from crewlite.tui.reading import Reading
 from crewlite.tui.words import line, shown
 from crewlite.usage import Usage
-from crewlite.wording import escaped_lines
 from tests.tui.conftest import crew
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from crewlite import disk
 from crewlite.cli.checkpoint import document
 from crewlite.cli.checkpoint.screen import Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
@@ -15,6 +14,7 @@ from crewlite.cli.exits import Failed
 from crewlite.cli.shell import DIRECTORY, detected
 from crewlite.errors import RefError
 from crewlite.lazy import lazy
+from crewlite.system import disk
 
 history = lazy("crewlite.state.history")
 LINE_STYLES = {"-": "red", "+": "green", "@": "cyan", "\\": "dim", "~": "yellow", "?": "dim"}

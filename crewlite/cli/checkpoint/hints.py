@@ -14,8 +14,8 @@ from crewlite.cli.exits import Failed
 from crewlite.cli.shell import Again
 from crewlite.ids import short
 from crewlite.lazy import lazy
-from crewlite.resuming import branch_ref, call_again, nth_attempt, to_resume
 from crewlite.state.format.entry import STATE
+from crewlite.texts.resuming import branch_ref, call_again, nth_attempt, to_resume
 
 if TYPE_CHECKING:
     from crewlite.state.run_history import RunHistory

@@ -20,7 +20,7 @@ from crewlite.ids import short
 from crewlite.pages.rendering import cost
 from crewlite.state.journal.lineage import UNREADABLE
 from crewlite.state.reading.checkpoints import NamedPlace, by_place
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.state.providers import CheckpointInfo

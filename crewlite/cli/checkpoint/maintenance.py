@@ -13,7 +13,7 @@ from crewlite.cli.checkpoint.screen import Part, Screen
 from crewlite.cli.checkpoint.where import Asked, options, ref_argument
 from crewlite.cli.exits import FAILED, notice, sees_terminal
 from crewlite.ids import short
-from crewlite.wording import listed, number_of
+from crewlite.texts.wording import listed, number_of
 
 if TYPE_CHECKING:
     from crewlite.state.verbs.doctor import Finding

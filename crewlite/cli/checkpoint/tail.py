@@ -14,7 +14,7 @@ from crewlite.cli.checkpoint.where import Asked, Opened, options, ref_argument
 from crewlite.cli.checkpoint.words import root_name
 from crewlite.cli.exits import notice
 from crewlite.cli.output import Output
-from crewlite.steady_clock import steady
+from crewlite.system.steady_clock import steady
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import LightEvent

@@ -12,7 +12,7 @@ from crewlite.ids import now, short
 from crewlite.pages.rendering import cost
 from crewlite.state.format.addresses import around
 from crewlite.state.reading.checkpoint import usage_change
-from crewlite.wording import cut, number_of
+from crewlite.texts.wording import cut, number_of
 
 if TYPE_CHECKING:
     from crewlite.state.reading.steps import StepView

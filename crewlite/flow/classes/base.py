@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 
 from pydantic import BaseModel
 
-from crewlite import codec, durable, homes, kinds, last_kickoff
-from crewlite.codec import Json
+from crewlite import durable, kinds
 from crewlite.coming_from import Hinting
 from crewlite.coming_from.settings import why_not, without_accepted
-from crewlite.comparable import comparable
+from crewlite.definitions import last_kickoff
+from crewlite.definitions.keywords import known_keywords
+from crewlite.encoding import codec, homes
+from crewlite.encoding.codec import Json
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
@@ -22,8 +25,6 @@ from crewlite.flow.classes.running import is_at_work, method_of, original, runni
 from crewlite.flow.classes.settings import FlowType, check_attributes
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
-from crewlite.forked import cached_property
-from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery import checks
@@ -43,12 +44,12 @@ from crewlite.runtime.people.human import Question, QuestionEvents, asked_here
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
 from crewlite.state.values.bag import StepState
+from crewlite.system.forked import cached_property
 
 if TYPE_CHECKING:
     import os
     from uuid import UUID
 
-    from crewlite.codec import Json
     from crewlite.runtime.kickoffs.root import Root
     from crewlite.state.format.record import Record
     from crewlite.state.run_history import RunHistory
@@ -373,9 +374,8 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
 
     def _set_fields(self, fields: Mapping[str, Any]) -> None:
         own = {name: value for name, value in fields.items() if name in self.state_kind.fields}
-        other = without_accepted(
-            [type(self).__name__, "Flow"], {name: fields[name] for name in fields if name not in own}
-        )
+        rest = {name: value for name, value in fields.items() if name not in own}
+        other = without_accepted([type(self).__name__, "Flow"], rest)
         for name in other:
             instead, setting = why_not(["Flow"], name), meant(name, _SETTINGS)
             if instead or setting or not self.state_kind.is_open:

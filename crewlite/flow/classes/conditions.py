@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
 
-from crewlite.codec import digest
+from crewlite.encoding.codec import digest
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.labels import label_of
 from crewlite.state.format.addresses import leaf

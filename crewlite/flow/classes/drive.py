@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from crewlite import codec, durable, events, kinds
-from crewlite.background import ends_task, ordinary
-from crewlite.comparable import comparable
+from crewlite import durable, events, kinds
+from crewlite.concurrency.background import ends_task, ordinary
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import Suspended, TooManyCalls
 from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow

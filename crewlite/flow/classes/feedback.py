@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, NotCodable, meant
 from crewlite.flow.classes.labels import listed
 from crewlite.ids import now

@@ -17,8 +17,8 @@ from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Cycles, Path, Round
-from crewlite.forked import cached_property
-from crewlite.wording import what_is
+from crewlite.system.forked import cached_property
+from crewlite.texts.wording import what_is
 
 _WITH_PARENTHESES = {
     "start": "@start(), with parentheses",

@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypeVar, Unpack
 
-from crewlite.callables import is_async, types_of
+from crewlite.definitions.callables import is_async, types_of
+from crewlite.definitions.keywords import known_keywords, shows_options
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, listed
 from crewlite.flow.options import CALL_OPTIONS, CallOptions, Execution, called, named, returning
-from crewlite.forked import cached_property
-from crewlite.keywords import known_keywords, shows_options
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
-from crewlite.wording import what_is
+from crewlite.system.forked import cached_property
+from crewlite.texts.wording import what_is
 
 reviewing = lazy("crewlite.flow.classes.reviewing")  # imports the engine
 

@@ -10,10 +10,10 @@ import os
 from dataclasses import replace
 from typing import Any
 
+from crewlite.definitions.keywords import known_keywords
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.methods import FlowMethod
-from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec
 from crewlite.agent.output import LiteAgentOutput
-from crewlite.codec import Json
 from crewlite.crew.output import CrewOutput
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
 
 _known = set[str]()
 codec.declare(CrewOutput | LiteAgentOutput)

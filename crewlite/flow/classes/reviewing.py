@@ -13,11 +13,12 @@ from typing import Any, Literal, cast
 
 from pydantic import create_model
 
-from crewlite import codec, durable, kinds, templates
+from crewlite import durable, kinds
 from crewlite.agent.loop import answer_as
 from crewlite.agent.shape import Shape, wanted
-from crewlite.comparable import comparable
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow
@@ -29,6 +30,7 @@ from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
 from crewlite.runtime.steps.future import requested
+from crewlite.texts import templates
 
 
 async def reviewed(

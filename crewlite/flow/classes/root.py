@@ -8,10 +8,11 @@ from functools import partial
 from inspect import Parameter
 from typing import Any
 
-from crewlite import codec, events, kinds
-from crewlite.codec import JsonObject
-from crewlite.comparable import comparable
+from crewlite import events, kinds
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import JsonObject
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.flow.classes.base import Flow

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from typing import NamedTuple, TypeVar, cast
 
 from crewlite.flow.classes.feedback import HumanFeedbackResult
-from crewlite.forked import in_child, lock
 from crewlite.state.journal.view import View
+from crewlite.system.forked import in_child, lock
 
 
 class Running(NamedTuple):

@@ -16,17 +16,17 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from crewlite import codec
-from crewlite.codec import Json
-from crewlite.comparable import comparable
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
-from crewlite.forked import cached_property
-from crewlite.secrets import declared_in
 from crewlite.state.format.turns import ID
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.values.bag import StepState
+from crewlite.system.forked import cached_property
+from crewlite.texts.secrets import declared_in
 from crewlite.usage import Usage
 
 T = TypeVar("T")

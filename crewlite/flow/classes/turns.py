@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from crewlite import codec
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, RefError
 from crewlite.flow.classes.state import StateKind
 from crewlite.refs import as_run_id

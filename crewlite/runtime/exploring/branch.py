@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from crewlite import background
-from crewlite.codec import decode
+from crewlite.concurrency import background
+from crewlite.encoding.codec import decode
 from crewlite.errors import BudgetExceeded, JournalCorrupt, QuestionsChanged, RunCancelled, Suspended, text_of
 from crewlite.runtime.exploring.exploration import Row, Status
 from crewlite.runtime.exploring.judge import Asked, Judge
 from crewlite.runtime.exploring.variants import Variant
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times
@@ -23,6 +22,7 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
 from crewlite.state.verbs.score import RecordedScore, record_score, recorded_score
+from crewlite.texts.secrets import Secrets
 from crewlite.tools.base import as_text
 
 P = ParamSpec("P")

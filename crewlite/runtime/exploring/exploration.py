@@ -9,8 +9,8 @@ from typing import Any, Literal
 from crewlite.errors import meant
 from crewlite.pages.rendering import cost, duration
 from crewlite.state.run_history import Base
+from crewlite.texts.wording import cut, escaped, table
 from crewlite.usage import NO_USAGE, Usage
-from crewlite.wording import cut, escaped, table
 
 Status = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
 _SHOWN = 100  # characters of an output that the table shows

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import codec, resources
-from crewlite.definition import check_takes
+from crewlite.concurrency import resources
+from crewlite.definitions.definition import check_takes
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM

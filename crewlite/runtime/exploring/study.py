@@ -14,10 +14,12 @@ from functools import partial
 from itertools import count, takewhile
 from typing import Any
 
-from crewlite import background, codec, durable
+from crewlite import durable
+from crewlite.concurrency import background
+from crewlite.definitions.keywords import known_keywords
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, EffectsRepeat, JournalCorrupt, VariantsRefused
 from crewlite.ids import short
-from crewlite.keywords import known_keywords
 from crewlite.refs import STUDIES, check_name
 from crewlite.runtime.exploring.branch import Branch
 from crewlite.runtime.exploring.exploration import Exploration, Row
@@ -29,7 +31,6 @@ from crewlite.runtime.kickoffs.rebuild import definition_of
 from crewlite.runtime.kickoffs.request import FromCheckpoint
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.main_thread.sync_bridge import run_sync
-from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.record import Record
@@ -39,6 +40,7 @@ from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import Base
 from crewlite.state.verbs.fork import Origin, changed_parts, fork
 from crewlite.state.verbs.transfer import copy_if_elsewhere
+from crewlite.texts.secrets import Secrets
 
 
 def explore_here(

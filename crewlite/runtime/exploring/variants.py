@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crewlite import codec, resources
+from crewlite.concurrency import resources
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, CrewliteError, meant
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model, named
@@ -18,7 +19,7 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.format.record import Record
 from crewlite.state.verbs.fork import Changes, changed_parts
-from crewlite.wording import an
+from crewlite.texts.wording import an
 
 KEYS = ("name", "model", "prompt", "inputs", "edits", "rerun", "definition")
 Given = Sequence[Mapping[str, Any]]

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from crewlite import kinds
 from crewlite.errors import CrewliteError, Redacted, StepRaised, add_note, ends_run, notes_of
-from crewlite.resuming import branch_ref
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import is_question, outer
 from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import repeats
 from crewlite.state.providers.base import declares
-from crewlite.tracebacks import INTERRUPTED, RECORDED
-from crewlite.wording import number_of
+from crewlite.texts.resuming import branch_ref
+from crewlite.texts.tracebacks import INTERRUPTED, RECORDED
+from crewlite.texts.wording import number_of
 
 _NAMED = 3  # steps that a note names
 

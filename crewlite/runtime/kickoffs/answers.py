@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from crewlite import kinds
-from crewlite.codec import encode
+from crewlite.encoding.codec import encode
 from crewlite.errors import AnswerRefused, ConfigError, RefError
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resumption import definition_now, facts_now, in_doubt
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.questions import OnDrift
-from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import is_question
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.outcome import Outcome
@@ -21,6 +20,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.missing import no_step
 from crewlite.state.verbs.answer import Typed, check_task, given, misspelt, refusal
 from crewlite.state.verbs.edited_values import as_recorded, read
+from crewlite.texts.secrets import Secrets
 from crewlite.tools.base import as_text
 
 

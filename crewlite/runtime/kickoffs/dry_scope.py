@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any, Literal, TypeVar
 
-from crewlite import codec
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, CrewliteError, InDoubt, NotCodable
-from crewlite.forked import cached_property
-from crewlite.resuming import nth_attempt
 from crewlite.runtime.kickoffs.outcomes_to_come import OutcomesToCome
 from crewlite.runtime.steps.attempts import done_anew, failed_before, next_attempt
 from crewlite.runtime.steps.earlier_calls import NOTHING_EARLIER, calls_before
@@ -30,6 +28,8 @@ from crewlite.state.format.record import Record
 from crewlite.state.reading.steps import unsettled
 from crewlite.state.verbs.answer import decode_answer
 from crewlite.step_parts import Recorded
+from crewlite.system.forked import cached_property
+from crewlite.texts.resuming import nth_attempt
 
 T = TypeVar("T")
 Verdict = Literal["reused", "runs", "may run", "dropped"]

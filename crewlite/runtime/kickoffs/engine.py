@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from crewlite import background, durable, events, kinds
+from crewlite import durable, events, kinds
+from crewlite.concurrency import background
 from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.events.voice import Voice
@@ -50,7 +51,6 @@ from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.frame import Inherited
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
-from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts, RunStart
 from crewlite.state.format.record import Record
@@ -61,6 +61,7 @@ from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
 from crewlite.state.verbs.answer import receive
 from crewlite.state.verbs.transfer import copy_if_elsewhere
+from crewlite.texts.secrets import Secrets
 
 progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
 log_files = lazy("crewlite.console.log_file")

@@ -11,8 +11,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any
 
-from crewlite.codec import JsonObject
-from crewlite.definition import Described
+from crewlite.definitions.definition import Described
+from crewlite.encoding.codec import JsonObject
 from crewlite.llm.base import BaseLLM
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
-from crewlite.codec import decode
+from crewlite.encoding.codec import decode
 from crewlite.errors import BindMissing, ConfigError, MissingInput
 from crewlite.runtime.kickoffs.rebuild import definition_of
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint, Request
 from crewlite.runtime.kickoffs.resumption import check_definition, drift_of_result
 from crewlite.runtime.kickoffs.runnable import Runnable
-from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
 from crewlite.state.reading.locate import Located, locate
 from crewlite.state.verbs.fork import Changes, fork, tried
 from crewlite.state.verbs.transfer import copy_if_elsewhere
+from crewlite.texts.secrets import Secrets
 
 D = TypeVar("D", bound=Runnable[Any])
 

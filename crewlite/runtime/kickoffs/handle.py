@@ -11,16 +11,16 @@ import weakref
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
-from crewlite import background
+from crewlite.concurrency import background
+from crewlite.concurrency.threads import check_program_goes_on
+from crewlite.concurrency.unawaited import shielded
+from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.errors import OnLoopThread, ProgramEnding, RunCancelled, Suspended, add_note, repr_of
-from crewlite.keywords import methods_with_known_keywords
 from crewlite.lazy import futures
 from crewlite.runtime.kickoffs.left_behind import is_finished, named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import cut_short
-from crewlite.threads import check_program_goes_on
-from crewlite.tracebacks import INTERRUPTED, shortened
-from crewlite.unawaited import shielded
+from crewlite.texts.tracebacks import INTERRUPTED, shortened
 from crewlite.usage import Usage
 
 R = TypeVar("R")

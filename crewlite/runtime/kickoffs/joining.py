@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from crewlite import background, tracebacks
+from crewlite.concurrency import background
 from crewlite.errors import BranchConflictError, RefError, RunCancelled, RunEnded
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.kickoffs.root import Root
@@ -28,7 +28,8 @@ from crewlite.state.journal.opening import at_work, open_writer
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
-from crewlite.steady_clock import steady
+from crewlite.system.steady_clock import steady
+from crewlite.texts import tracebacks
 
 T = TypeVar("T")
 _SOONEST, _LATEST = 0.05, 0.5  # seconds between two looks at the run

@@ -9,12 +9,13 @@ import logging
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from crewlite import events, threads
+from crewlite import events
+from crewlite.concurrency import threads
+from crewlite.concurrency.resources import InUse
+from crewlite.concurrency.unawaited import mark_seen
 from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended, text_of
 from crewlite.events.event_bus import event_bus
-from crewlite.resources import InUse
-from crewlite.resuming import call_again
 from crewlite.runtime.kickoffs.advice import note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.resumption import in_doubt
@@ -29,7 +30,7 @@ from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
 from crewlite.state.verbs.answer import unheard
-from crewlite.unawaited import mark_seen
+from crewlite.texts.resuming import call_again
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")

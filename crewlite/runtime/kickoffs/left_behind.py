@@ -18,7 +18,7 @@ from crewlite.runtime.kickoffs.request import Progress
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers.base import declares
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 log = logging.getLogger("crewlite.run")
 _submitted: dict[object, Callable[[], str]] = {}

@@ -10,21 +10,21 @@ from itertools import islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from crewlite import background
-from crewlite.definition import check_inputs
+from crewlite.concurrency import background
+from crewlite.concurrency.permits import width
+from crewlite.definitions.definition import check_inputs
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended, add_note
 from crewlite.kinds import Kind
-from crewlite.permits import width
 from crewlite.refs import as_run_id
-from crewlite.resuming import in_shell
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.main_thread.sync_bridge import run_sync
-from crewlite.secrets import Secrets
-from crewlite.tracebacks import INTERRUPTED
-from crewlite.wording import cut
+from crewlite.texts.resuming import in_shell
+from crewlite.texts.secrets import Secrets
+from crewlite.texts.tracebacks import INTERRUPTED
+from crewlite.texts.wording import cut
 
 R = TypeVar("R")
 _SHOWN = 200  # characters of the inputs that a note shows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlite import codec
 from crewlite.durable import Json
+from crewlite.encoding import codec
 from crewlite.kinds import Kind
 
 _TELLING = 3  # characters; shorter texts are not searched for inside other texts

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from crewlite import background
-from crewlite.codec import digest
+from crewlite.concurrency import background
+from crewlite.encoding.codec import digest
 from crewlite.errors import ConfigError, CrewliteError, RefError, RepeatedCall, text_of
 from crewlite.runtime.kickoffs.answers import answers_given
 from crewlite.runtime.kickoffs.dry_scope import Drive, DryScope, PreviewStep, Unknown, recorded_inside, reused

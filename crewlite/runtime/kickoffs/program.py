@@ -12,14 +12,14 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from crewlite.codec import digest, encode
+from crewlite.encoding.codec import digest, encode
 from crewlite.errors import ConfigError
-from crewlite.forked import lock
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import refuse_to_find_by
 from crewlite.state.config import CheckpointConfig
+from crewlite.system.forked import lock
 
 NAME = "CREWLITE_RUN_ID"
 _asked: Counter[str] = Counter()

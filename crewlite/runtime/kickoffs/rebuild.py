@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from crewlite import kinds
-from crewlite.codec import JsonObject
-from crewlite.definition import Definition, Described
+from crewlite.definitions.definition import Definition, Described
+from crewlite.encoding.codec import JsonObject
 from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
 from crewlite.llm.model import LLM
-from crewlite.masking import MASK
 from crewlite.runtime.kickoffs.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.state.config import CheckpointConfig, at_ref
@@ -24,9 +23,10 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.reading.locate import Located, locate
 from crewlite.state.verbs.transfer import is_elsewhere
+from crewlite.texts.masking import MASK
+from crewlite.texts.wording import an
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
-from crewlite.wording import an
 
 D = TypeVar("D", bound=Described)
 _UNSET = object()

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, T
 from uuid import UUID
 
 from crewlite import kinds
-from crewlite.definition import check_inputs, to_rerun
+from crewlite.definitions.definition import check_inputs, to_rerun
+from crewlite.definitions.keywords import known_keywords
 from crewlite.errors import ConfigError, InDoubt
-from crewlite.keywords import known_keywords
 from crewlite.lazy import lazy
 from crewlite.refs import as_operation_id, as_run_id
-from crewlite.resuming import call_again, to_resume
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Durability
+from crewlite.texts.resuming import call_again, to_resume
 from crewlite.usage import NO_USAGE, Usage
 
 attempts = lazy("crewlite.runtime.steps.attempts")

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from crewlite import kinds
-from crewlite.background import in_thread
-from crewlite.codec import decode, digest, encode, laid_over
+from crewlite.concurrency.background import in_thread
+from crewlite.encoding.codec import decode, digest, encode, laid_over
+from crewlite.encoding.instances import copied
 from crewlite.errors import (
     CheckpointIsBehind,
     ConfigError,
@@ -22,15 +23,12 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.ids import new_id, short
-from crewlite.instances import copied
 from crewlite.refs import STUDIES
-from crewlite.resuming import branch_ref, in_shell, nth_attempt
 from crewlite.runtime.kickoffs.advice import to_run_again
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import learn, names_of_masked, refuse_masked, with_secrets
 from crewlite.runtime.steps.questions import Drifted, OnDrift, decide_result, is_another
-from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
@@ -43,6 +41,8 @@ from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.over_runs import each
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.fork import with_fork_advice
+from crewlite.texts.resuming import branch_ref, in_shell, nth_attempt
+from crewlite.texts.secrets import Secrets
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:

@@ -6,20 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from crewlite.codec import Json, JsonObject, digest
 from crewlite.durable import Step
+from crewlite.encoding.codec import Json, JsonObject, digest
 from crewlite.errors import ConfigError
 from crewlite.events import FlowPausedEvent
-from crewlite.forked import cached_property
 from crewlite.kinds import Kind
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.questions import Comparison
 from crewlite.runtime.steps.run import Run
-from crewlite.secrets import Secrets
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts, RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.subscriber import Setting
+from crewlite.system.forked import cached_property
+from crewlite.texts.secrets import Secrets
 
 T = TypeVar("T")
 

@@ -14,14 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, Self, TypeVar
 from uuid import UUID
 
-from crewlite.codec import Json, digest
+from crewlite.definitions.keywords import known_keywords
+from crewlite.encoding.codec import Json, digest
 from crewlite.errors import ConfigError
-from crewlite.keywords import known_keywords
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.definition_verbs import made_on_class_too, signed
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, Progress, Request
-from crewlite.tracebacks import shortened
+from crewlite.texts.tracebacks import shortened
 
 if TYPE_CHECKING:
     from crewlite.runtime.exploring.exploration import Exploration

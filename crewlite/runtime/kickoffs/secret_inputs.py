@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlite.codec import IMMUTABLE, decode, encode, holds_secret
-from crewlite.comparable import comparable
+from crewlite.encoding.codec import IMMUTABLE, decode, encode, holds_secret
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError
-from crewlite.resuming import branch_ref, to_resume
-from crewlite.secrets import Secrets
 from crewlite.state.journal.journal import Journal
+from crewlite.texts.resuming import branch_ref, to_resume
+from crewlite.texts.secrets import Secrets
 
 
 def holding_secrets(inputs: Mapping[str, Any]) -> dict[str, Any]:

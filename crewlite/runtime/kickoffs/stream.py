@@ -16,14 +16,15 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
-from crewlite import background, events, kinds
+from crewlite import events, kinds
+from crewlite.concurrency import background
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
-from crewlite.forked import lock
 from crewlite.runtime.kickoffs.handle import RunHandle
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.state.format.addresses import outers
+from crewlite.system.forked import lock
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from concurrent.futures import Future
 from types import FrameType
 from typing import Any, Protocol, Self, TypeVar
 
-from crewlite import background
-from crewlite.forked import in_child, lock
+from crewlite.concurrency import background
+from crewlite.system.forked import in_child, lock
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that an interrupted run has to close its journal

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from crewlite import events
+from crewlite.concurrency.unawaited import mark_seen
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.main_thread import handlers
@@ -23,8 +24,7 @@ from crewlite.runtime.main_thread.sync_bridge import print_briefly
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.subscriber import Setting
-from crewlite.tracebacks import INTERRUPTED
-from crewlite.unawaited import mark_seen
+from crewlite.texts.tracebacks import INTERRUPTED
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")

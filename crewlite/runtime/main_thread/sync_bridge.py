@@ -10,14 +10,15 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from crewlite import background, durable, kinds
+from crewlite import durable, kinds
+from crewlite.concurrency import background
 from crewlite.errors import OnLoopThread, add_note
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.main_thread.handlers import GRACE, Waiting
 from crewlite.runtime.steps.keyed import to_another_loop
-from crewlite.steady_clock import steady
-from crewlite.tracebacks import INTERRUPTED
+from crewlite.system.steady_clock import steady
+from crewlite.texts.tracebacks import INTERRUPTED
 
 uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a program are printed
 

@@ -17,11 +17,13 @@ from typing import Annotated, Any
 from pydantic import PlainValidator, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
 
-from crewlite import background, codec, durable, events, kinds
+from crewlite import durable, events, kinds
+from crewlite.concurrency import background
+from crewlite.definitions.keywords import known_keywords
 from crewlite.durable import Said, Step
+from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
 from crewlite.ids import after, now
-from crewlite.keywords import known_keywords
 from crewlite.runtime.people.answer_forms import adapter_of, choices_shown, listed
 from crewlite.runtime.people.terminal import Over, answer, piped, terminal
 from crewlite.runtime.steps.budgets import paused
@@ -321,9 +323,8 @@ def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:
     if before is None or before.get("digest") == asked.digest:
         return
     if (answer := record.answer_to(before)) and not answer.get("ahead"):  # else it answers this question too
-        asked_then = f"the answer to {frame.address} was given when it asked {before['question']!r}"
-        text = f"{asked_then}. It asks something else now, so that answer does not count"
-        frame.run.journal.warn(text, frame.address)
+        then = f"the answer to {frame.address} was given when it asked {before['question']!r}"
+        frame.run.journal.warn(f"{then}. It asks something else now, so that answer does not count", frame.address)
 
 
 async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:

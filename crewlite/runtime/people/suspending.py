@@ -18,7 +18,7 @@ from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Rep
 from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.people.human import Question, question_step
 from crewlite.state.reading.shown import begins_with
-from crewlite.wording import sentence
+from crewlite.texts.wording import sentence
 
 _CHOICES: dict[str, Callable[[str], Remedy]] = {
     "retry": lambda said: Retry(hint=said),

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from crewlite.errors import AnswerRefused
-from crewlite.forked import lock
-from crewlite.wording import escaped_lines
+from crewlite.system.forked import lock
+from crewlite.texts.wording import escaped_lines
 
 T = TypeVar("T")
 Over = Callable[[], str | None]

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, SecretStr
 
-from crewlite import codec, own_threads
-from crewlite.codec import Json
-from crewlite.comparable import Seen, alike_in_data
+from crewlite.concurrency import own_threads
+from crewlite.concurrency.resources import Resource
 from crewlite.durable import Step
-from crewlite.resources import Resource
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
+from crewlite.encoding.comparable import Seen, alike_in_data
 
 _DATA = (str, int, float, bool, type(None), tuple, dict, SecretStr, types.FunctionType)
 

@@ -11,16 +11,16 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from typing import Any, TypeVar
 
 from crewlite import events, kinds
-from crewlite.background import guarded, while_left
 from crewlite.budget import Budget
+from crewlite.concurrency.background import guarded, while_left
+from crewlite.concurrency.pacing import Pace
 from crewlite.durable import Step
 from crewlite.errors import BudgetExceeded, TimeBudgetExceeded
 from crewlite.ids import now_text
-from crewlite.pacing import Pace
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.commit import TimeAtWork
 from crewlite.state.format.times import Times
-from crewlite.steady_clock import steady
+from crewlite.system.steady_clock import steady
 
 T = TypeVar("T")
 Announce = Callable[[object, type[Any], Mapping[str, Any]], Awaitable[str]]

@@ -8,10 +8,12 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from types import CodeType
 from typing import Any, TypeVar
 
-from crewlite import background, codec, durable, kinds
-from crewlite.callables import is_async, shape
-from crewlite.codec import Json
+from crewlite import durable, kinds
+from crewlite.concurrency import background
+from crewlite.definitions.callables import is_async, shape
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.kinds import Kind

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from crewlite import tracebacks
 from crewlite.errors import Redacted, StepRaised, ends_run, text_of
 from crewlite.runtime.steps.frame import Frame
+from crewlite.texts import tracebacks
 
 _LONGEST_MESSAGE = 10_000  # characters
 _LONGEST_TRACEBACK = 4000

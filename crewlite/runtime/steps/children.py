@@ -7,8 +7,9 @@ import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from crewlite import codec, kinds
+from crewlite import kinds
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, CrewliteError
 from crewlite.runtime.steps.beside import Beside
 from crewlite.runtime.steps.siblings import Siblings

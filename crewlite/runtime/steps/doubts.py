@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
-from crewlite import codec, kinds
+from crewlite import kinds
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, InDoubt, NonDeterminism
 from crewlite.runtime.steps.attempts import failed_before
 from crewlite.runtime.steps.replay import Mode, is_edit_to_keep

@@ -15,11 +15,12 @@ from itertools import starmap
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from crewlite import codec, events
+from crewlite import events
 from crewlite.attempt_hooks import AttemptInfo, hooked, hooks_here
-from crewlite.background import within
-from crewlite.codec import Json
+from crewlite.concurrency.background import within
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
 from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
 from crewlite.events.base import BaseEvent
 from crewlite.ids import after, now, now_text

@@ -21,12 +21,15 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Literal, Protocol, cast
 
-from crewlite import background, codec, durable, tracebacks
+from crewlite import durable
+from crewlite.concurrency import background
+from crewlite.concurrency.own_threads import on_own_loop
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, StepCrashed, text_of
-from crewlite.own_threads import on_own_loop
 from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 from crewlite.runtime.steps.future import settled
 from crewlite.runtime.steps.step_scope import StepScope
+from crewlite.texts import tracebacks
 
 Runtime = Literal["inline", "isolated"]
 

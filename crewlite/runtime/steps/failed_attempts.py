@@ -11,8 +11,9 @@ import contextlib
 from dataclasses import dataclass
 from typing import Any, cast
 
-from crewlite import codec, durable, kinds
+from crewlite import durable, kinds
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import CrewliteError, InDoubt, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep

@@ -22,11 +22,11 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import ValidationError
 
-from crewlite import codec, homes
+from crewlite.encoding import codec, homes
 from crewlite.errors import NotCodable, StepRaised, add_note, text_of
 from crewlite.runtime.steps import validation_errors
 from crewlite.state.format.failed import RaisedError
-from crewlite.wording import an, number_of
+from crewlite.texts.wording import an, number_of
 
 _DEPTH = 4  # errors behind an error
 _MOST = 1_000  # errors in the record of one

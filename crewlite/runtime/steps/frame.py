@@ -10,11 +10,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
-from crewlite import codec, durable, kinds, own_threads
-from crewlite.background import confine, in_foreign_thread, running_loop
+from crewlite import durable, kinds
+from crewlite.concurrency import own_threads
+from crewlite.concurrency.background import confine, in_foreign_thread, running_loop
+from crewlite.concurrency.threads import check_program_goes_on
 from crewlite.durable import Scope, Step
+from crewlite.encoding import codec
 from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism
-from crewlite.forked import in_child
 from crewlite.recovery import Guard, Policy, Remedy
 from crewlite.recovery.guards import Shared, guards_inside
 from crewlite.recovery.policy import nearest
@@ -33,7 +35,7 @@ from crewlite.state.format.outcome import Attempt
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
 from crewlite.step_parts import Limit
-from crewlite.threads import check_program_goes_on
+from crewlite.system.forked import in_child
 from crewlite.usage import Usage
 
 T = TypeVar("T")

@@ -12,13 +12,15 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, Generic, TypeVar, overload
 
-from crewlite import background, codec, durable
+from crewlite import durable
+from crewlite.concurrency import background
+from crewlite.concurrency.unawaited import shielded
+from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.durable import Scope, Step
+from crewlite.encoding import codec
 from crewlite.errors import ConfigError, OnLoopThread
-from crewlite.keywords import methods_with_known_keywords
 from crewlite.runtime.steps.keyed import to_another_loop
-from crewlite.tracebacks import shortened
-from crewlite.unawaited import shielded
+from crewlite.texts.tracebacks import shortened
 
 T = TypeVar("T")
 

@@ -6,7 +6,8 @@ import asyncio
 from contextvars import Context, ContextVar, Token, copy_context
 from typing import Any, NamedTuple
 
-from crewlite import background, durable, own_threads
+from crewlite import durable
+from crewlite.concurrency import background, own_threads
 from crewlite.durable import Scope
 from crewlite.errors import ConfigError
 from crewlite.runtime.steps.frame import Frame

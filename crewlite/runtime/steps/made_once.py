@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from crewlite import codec, kinds
+from crewlite import kinds
+from crewlite.encoding import codec
 from crewlite.runtime.steps.attempts import is_call_made_once
 from crewlite.runtime.steps.earlier_calls import is_given, take
 from crewlite.runtime.steps.frame import Frame

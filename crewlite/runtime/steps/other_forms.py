@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from crewlite import codec
-from crewlite.codec import Json
-from crewlite.homes import renamed
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
+from crewlite.encoding.homes import renamed
 
 _LATER_PARTS = ("attributes", "fold", "zone", "extra")
 """Parts of encoded values that earlier releases did not write."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from crewlite import codec, kinds
+from crewlite import kinds
+from crewlite.encoding import codec
 from crewlite.recovery import Compensate, FailureType, RecordedStep, Remedy, Replan, Rollback
 from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps.attempts import (

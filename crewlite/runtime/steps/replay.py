@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from crewlite import codec, kinds
-from crewlite.codec import Json
+from crewlite import kinds
 from crewlite.durable import Step
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
 from crewlite.runtime.steps.attempts import is_call_made_once, is_retried
 from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.state.format.addresses import is_right_below, prefix_beside

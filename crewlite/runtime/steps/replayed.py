@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from crewlite import codec, events
+from crewlite import events
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import ChangeUnused, CrewliteError, NonDeterminism, TaskDrifted
-from crewlite.resuming import nth_attempt
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.replay import Question, Refuse, Reuse
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.outcome import Attempt, Outcome
-from crewlite.wording import cut
+from crewlite.texts.resuming import nth_attempt
+from crewlite.texts.wording import cut
 
 _SHOWN = 200  # characters of plain JSON that an error shows
 

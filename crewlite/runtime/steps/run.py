@@ -13,10 +13,8 @@ from crewlite.durable import Said
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent, EventNote, open_fields, type_of
 from crewlite.events.event_bus import event_bus
-from crewlite.forked import cached_property
 from crewlite.ids import new_id, now_text
 from crewlite.recovery.guards import Guard
-from crewlite.resuming import to_resume
 from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.slots import Pools
@@ -33,6 +31,8 @@ from crewlite.state.runtime import CommitView, RuntimeState
 from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
 from crewlite.step_parts import Durability
+from crewlite.system.forked import cached_property
+from crewlite.texts.resuming import to_resume
 from crewlite.usage import Usage
 
 

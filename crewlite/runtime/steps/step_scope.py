@@ -12,9 +12,9 @@ import dataclasses
 from collections.abc import Awaitable, Collection
 from typing import Any, NamedTuple, TypeVar
 
-from crewlite import codec, tracebacks
-from crewlite.blocked_loops import has_ready
+from crewlite.concurrency.blocked_loops import has_ready
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import (
     CONTROL_FLOW,
     NOT_TO_SWALLOW,
@@ -38,7 +38,8 @@ from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.journal.conflicts import Start
 from crewlite.step_parts import Call, Recorded
-from crewlite.wording import an
+from crewlite.texts import tracebacks
+from crewlite.texts.wording import an
 
 T = TypeVar("T")
 
@@ -344,10 +345,8 @@ class StepScope(Frame):
         late = not in_turn if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
         basis = self.basis(address) if step.rests_on_more else replay.Basis()
         early = step.drift == replay.MAY_DIFFER and not children.is_next(address, record)
-        kind, drift, moved = step.kind.name, step.drift, address in children.moved
-        question = Question(
-            address, kind, step.question, digest, drift, once, late, in_turn, early, step.after, basis, moved
-        )
+        own = address, step.kind.name, step.question, digest, step.drift, once
+        question = Question(*own, late, in_turn, early, step.after, basis, moved=address in children.moved)
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):
             raise replayed.refusal(self, step, question, decision)

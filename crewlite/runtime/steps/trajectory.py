@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from crewlite import codec, kinds
+from crewlite import kinds
+from crewlite.encoding import codec
 from crewlite.recovery import RecordedStep
 from crewlite.state.format.addresses import is_right_below, leaf, prefix_around
 from crewlite.state.format.failed import SaidRecord

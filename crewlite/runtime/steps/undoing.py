@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from crewlite import codec, durable, kinds
+from crewlite import durable, kinds
 from crewlite.durable import Step
+from crewlite.encoding import codec
 from crewlite.errors import CONTROL_FLOW, text_of
 from crewlite.events.voice import Voice
 from crewlite.recovery import DEFAULT, Compensate, Escalate, Remedy

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
-from crewlite import codec
+from crewlite.encoding import codec
 from crewlite.state.format.failed import RaisedError, ValidationLine, ValidationRecord
 
 

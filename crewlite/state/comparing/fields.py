@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal
 
-from crewlite.codec import Json, digest
+from crewlite.encoding.codec import Json, digest
 from crewlite.lazy import difflib
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.operations import items_in, without_items

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from crewlite.codec import Json, JsonObject, decode, dumps
+from crewlite.encoding.codec import Json, JsonObject, decode, dumps
 from crewlite.lazy import lazy
 from crewlite.state.comparing.fields import FieldDiff, Status, field_diffs, state_diffs
 from crewlite.state.comparing.steps import Side, StepDiff, step_diffs

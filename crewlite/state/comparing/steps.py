@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from crewlite import kinds
-from crewlite.forked import cached_property
 from crewlite.state.comparing.fields import FieldDiff, Status, without_own_id
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Attempt, Outcome
@@ -23,6 +22,7 @@ from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
 from crewlite.state.reading.prompts import Prompts
 from crewlite.state.reading.shown import said
 from crewlite.state.reading.steps import StepStatus, listed, model_of, standing
+from crewlite.system.forked import cached_property
 from crewlite.usage import NO_USAGE, Usage
 
 _Key = tuple[str, int]

@@ -11,8 +11,8 @@ from crewlite.pages.rendering import cost, duration
 from crewlite.state.comparing.fields import FieldDiff
 from crewlite.state.comparing.steps import Side, StepDiff, StepSide
 from crewlite.state.format.addresses import outers
+from crewlite.texts.wording import escaped, number_of
 from crewlite.usage import Usage
-from crewlite.wording import escaped, number_of
 
 Line = tuple[str, str]
 """(mark, line). The mark is that of a text diff (`-`, `+`, `@`, `\\`), `~` for a changed step, `?` for one that cannot

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, ConfigDict, Field, GetPydanticSchema, TypeA
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite import kinds
-from crewlite.codec import JsonObject
+from crewlite.encoding.codec import JsonObject
 from crewlite.state.format.compacted import Compacted, check_compacted
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.fields import (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TypeVar
 
-from crewlite.codec import Json, JsonObject, digest
+from crewlite.encoding.codec import Json, JsonObject, digest
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record

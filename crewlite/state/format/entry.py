@@ -14,7 +14,7 @@ from typing import NamedTuple, Never
 
 from pydantic_core import from_json
 
-from crewlite.codec import Json, JsonObject, dumps
+from crewlite.encoding.codec import Json, JsonObject, dumps
 from crewlite.errors import SchemaTooNew
 from crewlite.ids import now_text
 from crewlite.state.format.commit import Commit, CommitParts, check_checkpoint, read_commit

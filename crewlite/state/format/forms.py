@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from crewlite import kinds
-from crewlite.codec import Json, JsonObject
-from crewlite.wording import an
+from crewlite.encoding.codec import Json, JsonObject
+from crewlite.texts.wording import an
 
 
 def check_outcome(address: str, kind: str, value: Json) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.operations import ABSENT, Operation, alike, applied
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.state.format.operations import ABSENT, Operation, alike
 
 CLASH: Any = object()

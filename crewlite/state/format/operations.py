@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from crewlite.codec import Json, dumps
+from crewlite.encoding.codec import Json, dumps
 
 Operation = list[Any]
 """`["set", path, value]`, `["remove", path]` or `["append", path, items]`. A path is a name, then keys in its value."""

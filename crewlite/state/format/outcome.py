@@ -16,7 +16,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.errors.stops import NOT_TO_SWALLOW
 from crewlite.recovery.remedy import Remedy, as_data, remedy_of
 from crewlite.state.format.commit import Claim, StepRecord

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from crewlite import kinds
-from crewlite.codec import Json, JsonObject
+from crewlite.encoding.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
 from crewlite.kinds import Kind
 from crewlite.state.format.addresses import is_in_a_task_or_call, last_about_each, outers

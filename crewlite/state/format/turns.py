@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from crewlite import codec
-from crewlite.masking import MASK
+from crewlite.encoding import codec
 from crewlite.state.format.record import Record
+from crewlite.texts.masking import MASK
 
 ID = "id"
 """The input that is the id of the state."""

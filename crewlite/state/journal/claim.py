@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crewlite.ids import new_id
 from crewlite.state.format.commit import Claim
-from crewlite.steady_clock import steady
+from crewlite.system.steady_clock import steady
 
 SILENCE = 30.0  # seconds after which a holder on another machine is presumed dead
 BEAT = 10.0  # seconds between signs of life

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.state.format.operations import Operation, Path, beginnings
 
 

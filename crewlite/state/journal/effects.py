@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from crewlite import kinds
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.errors import EffectsRepeat, RepeatedCall
 from crewlite.state.format.addresses import leaf, outers, prefix_beside
 from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord

@@ -19,13 +19,12 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from crewlite import events
-from crewlite.blocked_loops import Turns
+from crewlite.concurrency.blocked_loops import Turns
+from crewlite.concurrency.unawaited import of_thread
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
 from crewlite.events.base import BaseEvent, EventNote
 from crewlite.events.event_bus import event_bus
-from crewlite.forked import in_child
 from crewlite.ids import now_text
-from crewlite.secrets import Secrets
 from crewlite.state.format.checkpoints import naming
 from crewlite.state.format.commit import MAY_VOID, Claim, Commit, CommitParts, Tombstone, invalidated, with_void
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
@@ -38,7 +37,8 @@ from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import WriteQueue
-from crewlite.unawaited import of_thread
+from crewlite.system.forked import in_child
+from crewlite.texts.secrets import Secrets
 
 log = logging.getLogger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that a run with durability="async" may be ahead of the disk

@@ -20,7 +20,7 @@ from typing import NotRequired
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from crewlite.background import ordinary
+from crewlite.concurrency.background import ordinary
 from crewlite.errors import text_of
 from crewlite.ids import new_id
 from crewlite.state.format.commit import GivenAnswer
@@ -28,7 +28,7 @@ from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.record import Record
 from crewlite.state.providers import Exchange, Store, change_shared, exchange_of
 from crewlite.state.providers.base import BranchKey
-from crewlite.steady_clock import steady
+from crewlite.system.steady_clock import steady
 
 log = logging.getLogger("crewlite.state")
 _KEY = b"letters".hex().ljust(32, "0")

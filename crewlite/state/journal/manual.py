@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from crewlite.background import ends_task, ordinary
+from crewlite.concurrency.background import ends_task, ordinary
 from crewlite.errors import BranchConflictError, StoreError, text_of
 from crewlite.state.format.commit import CheckpointRecord, Commit, CommitParts
 from crewlite.state.format.entry import Entry, seal

@@ -12,9 +12,9 @@ import threading
 from concurrent.futures import Future
 from weakref import WeakValueDictionary
 
-from crewlite.forked import in_child, lock
 from crewlite.state.journal.writer import WriteQueue, Writer, guard, writers
 from crewlite.state.providers import BaseProvider, held, open_store
+from crewlite.system.forked import in_child, lock
 
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 """Locked while a location is being opened, so that runs which open it at the same moment share the writer."""

@@ -9,7 +9,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 
-from crewlite.background import ordinary
+from crewlite.concurrency.background import ordinary
 from crewlite.errors import StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.claim import is_left

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.errors import NotCodable, StoreError
-from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import outer
 from crewlite.state.format.commit import Commit, CommitParts, LateChanges, ValueChanges
 from crewlite.state.format.earlier import changed_at
@@ -25,6 +24,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.values import Common, Values
 from crewlite.state.journal.view import View
+from crewlite.texts.secrets import Secrets
 from crewlite.usage import NO_USAGE, Usage
 
 

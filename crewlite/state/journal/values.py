@@ -14,12 +14,12 @@ from itertools import takewhile
 from threading import RLock
 from typing import Any, ClassVar, cast
 
-from crewlite.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
+from crewlite.encoding.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
 from crewlite.errors import ConfigError, NotCodable
-from crewlite.forked import rlock
-from crewlite.masking import MASK
-from crewlite.secrets import Secrets
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, without_items
+from crewlite.system.forked import rlock
+from crewlite.texts.masking import MASK
+from crewlite.texts.secrets import Secrets
 
 log = logging.getLogger("crewlite.state")
 _TRIES = 5

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
 from crewlite.state.format.kept import Order
 from crewlite.state.format.merging import CLASH, merged_at

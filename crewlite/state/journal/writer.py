@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from crewlite.background import ordinary
+from crewlite.concurrency.background import ordinary
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
-from crewlite.forked import lock
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.journal.callbacks import Done, call_back
@@ -32,7 +31,8 @@ from crewlite.state.journal.releases import Releases
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.base import BranchKey
 from crewlite.state.providers.reading import committed_at
-from crewlite.steady_clock import steady
+from crewlite.system.forked import lock
+from crewlite.system.steady_clock import steady
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from crewlite.errors import ConfigError, CrewliteError, StoreUnusable, text_of
-from crewlite.forked import rlock
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
 from crewlite.state.format.entry import Entry, Head, next_entry
-from crewlite.wording import what_is
+from crewlite.system.forked import rlock
+from crewlite.texts.wording import what_is
 
 _TRIES = 100  # a try fails only if another process has succeeded
 BranchKey = tuple[str, str]

@@ -23,9 +23,7 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from crewlite import disk
 from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
-from crewlite.file_locks import locked
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import Entry, Head
@@ -46,7 +44,9 @@ from crewlite.state.providers.json_paths import Paths, identity
 from crewlite.state.providers.json_results import ResultFiles
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite import is_database
-from crewlite.wording import listed
+from crewlite.system import disk
+from crewlite.system.file_locks import locked
+from crewlite.texts.wording import listed
 
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 

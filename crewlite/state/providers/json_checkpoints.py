@@ -12,10 +12,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from crewlite import disk
-from crewlite.codec import digest
+from crewlite.encoding.codec import digest
+from crewlite.encoding.json_text import encoder_of
 from crewlite.errors import CheckpointMismatch, ConfigError, RefError, SchemaTooNew, StoreError
-from crewlite.json_text import encoder_of
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA, Entry, InvalidEntry, parse
@@ -23,6 +22,7 @@ from crewlite.state.providers.base import CheckpointInfo, Commit
 from crewlite.state.providers.json_journals import Tail
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import not_read
+from crewlite.system import disk
 
 TOGETHER = 64  # files that share a sync of their directory
 log = logging.getLogger("crewlite.state")

@@ -18,16 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crewlite import disk
-from crewlite.codec import JsonObject
+from crewlite.encoding.codec import JsonObject
+from crewlite.encoding.json_text import encoder_of
 from crewlite.errors import StoreBusy
 from crewlite.ids import short
-from crewlite.json_text import encoder_of
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import Rewound
 from crewlite.state.providers import reading
 from crewlite.state.providers.base import Commit
 from crewlite.state.providers.json_paths import Paths
+from crewlite.system import disk
 
 log = logging.getLogger("crewlite.state")
 _text = encoder_of(json.JSONEncoder())

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from crewlite import disk
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
@@ -20,6 +19,7 @@ from crewlite.state.format.rewinds import Rewound, rewinds_of
 from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 from crewlite.state.providers.json_paths import Paths
+from crewlite.system import disk
 
 log = logging.getLogger("crewlite.state")
 _BLOCK = 512  # bytes: the smallest unit that a disk writes

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from crewlite import disk
-from crewlite.file_locks import locked
+from crewlite.system import disk
+from crewlite.system.file_locks import locked
 
 
 class ResultFiles:

@@ -17,10 +17,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from crewlite import disk
-from crewlite.codec import JsonObject
+from crewlite.encoding.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, StoreError
-from crewlite.file_locks import locked
 from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, parts
 from crewlite.state.format.rewinds import rewinds_of
@@ -31,7 +29,9 @@ from crewlite.state.providers.json_journals import JournalFiles, directories_in,
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, RawCommit, loosely
-from crewlite.wording import number_of
+from crewlite.system import disk
+from crewlite.system.file_locks import locked
+from crewlite.texts.wording import number_of
 
 _STALE = 3600.0  # seconds after which no process uses a temporary file any more
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp")

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 
 from crewlite.errors import BranchConflictError
-from crewlite.forked import lock
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, rewinds_of
 from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
+from crewlite.system.forked import lock
 
 
 class InMemoryProvider:

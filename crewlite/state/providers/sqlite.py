@@ -18,7 +18,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from crewlite import disk
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
@@ -37,6 +36,7 @@ from crewlite.state.providers.sqlite_database import (
     problem_with_file,
     row_digest,
 )
+from crewlite.system import disk
 
 if TYPE_CHECKING:
     import sqlite3

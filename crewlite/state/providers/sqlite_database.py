@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from crewlite import disk
-from crewlite.codec import digest
+from crewlite.encoding.codec import digest
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
-from crewlite.forked import between_forks, rlock
 from crewlite.lazy import lazy
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
 from crewlite.state.providers.reading import exists
 from crewlite.state.providers.sqlite_reading import FileId, FileIds, Readers, file_id, file_ids
-from crewlite.steady_clock import steady
+from crewlite.system import disk
+from crewlite.system.forked import between_forks, rlock
+from crewlite.system.steady_clock import steady
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crewlite import disk
-from crewlite.forked import between_forks
+from crewlite.system import disk
+from crewlite.system.forked import between_forks
 
 if TYPE_CHECKING:
     import sqlite3

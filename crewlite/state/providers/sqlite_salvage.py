@@ -14,9 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crewlite import disk
 from crewlite.errors import SchemaTooNew
-from crewlite.forked import between_forks
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import SCHEMA, Entry
@@ -30,7 +28,9 @@ from crewlite.state.providers.sqlite_database import (
     transaction,
 )
 from crewlite.state.providers.sqlite_reading import as_text
-from crewlite.wording import listed, number_of
+from crewlite.system import disk
+from crewlite.system.forked import between_forks
+from crewlite.texts.wording import listed, number_of
 
 if TYPE_CHECKING:
     import sqlite3

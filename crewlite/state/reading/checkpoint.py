@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from crewlite.codec import Json, JsonObject, decode, digest, encode
+from crewlite.encoding.codec import Json, JsonObject, decode, digest, encode
 from crewlite.errors import ConfigError, JournalCorrupt, NotCodable, SchemaTooNew
 from crewlite.state.format import commit, fields
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.outcome import LightEvent
+from crewlite.texts.wording import what_is
 from crewlite.usage import Usage, UsageRecord
-from crewlite.wording import what_is
 
 _SCHEMA = 1
 _HEAD = {"crewlite": "checkpoint", "schema": _SCHEMA}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, NamedTuple, TypeVar
 
-from crewlite.codec import Json, decode
+from crewlite.encoding.codec import Json, decode
 from crewlite.state.format.checkpoints import along, recorded_in
 from crewlite.state.format.commit import CheckpointRecord, RunStart
 from crewlite.state.format.entry import Entry

@@ -38,7 +38,7 @@ from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.checkpoint import Checkpoint, no_checkpoint
 from crewlite.state.reading.checkpoints import Checkpoints
 from crewlite.state.reading.missing import spelt_alike
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 _ID = re.compile(r"[0-9a-f-]+")
 _TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from crewlite import kinds
-from crewlite.codec import decode
+from crewlite.encoding.codec import decode
 from crewlite.state.format.record import Record
 
 RunStatus = Literal["finished", "failed", "unfinished", "waiting", "cancelled"]

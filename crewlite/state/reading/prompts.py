@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from crewlite import kinds, templates
-from crewlite.codec import Json, JsonObject, decode
+from crewlite import kinds
+from crewlite.encoding.codec import Json, JsonObject, decode
 from crewlite.errors import MissingInput
-from crewlite.forked import cached_property
 from crewlite.llm.base import OVERFLOW
 from crewlite.state.format.addresses import leaf, outer, prefix_beside, try_of
 from crewlite.state.format.earlier import definition_at, inputs_at
@@ -23,6 +22,8 @@ from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import Turn, turns_of
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.shown import as_text, plain, said
+from crewlite.system.forked import cached_property
+from crewlite.texts import templates
 
 Tasks = dict[str, tuple[int, JsonObject]]
 """The tasks of a definition by their addresses, each with its place among them, counted from 0."""

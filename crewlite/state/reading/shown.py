@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from crewlite import kinds
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 from crewlite.state.format.fields import are_pairs
 
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}/]")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from crewlite import kinds
-from crewlite.codec import decode
+from crewlite.encoding.codec import decode
 from crewlite.errors import InDoubt
 from crewlite.ids import now
 from crewlite.state.format.addresses import leaf, outer, outers, try_of

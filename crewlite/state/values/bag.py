@@ -14,9 +14,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NoReturn, Self, SupportsIndex
 
-from crewlite.codec import Json, encode
+from crewlite.definitions.keywords import methods_with_known_keywords
+from crewlite.encoding.codec import Json, encode
 from crewlite.errors import ConfigError, CrewliteError, RefError, add_note
-from crewlite.keywords import methods_with_known_keywords
 from crewlite.refs import check_name
 from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CommitParts

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NoReturn
 
-from crewlite.codec import decode
+from crewlite.definitions.keywords import known_keywords
+from crewlite.encoding.codec import decode
 from crewlite.errors import ConfigError
-from crewlite.keywords import known_keywords
 from crewlite.refs import check_name
 from crewlite.state.journal.values import Values
-from crewlite.wording import number_of
+from crewlite.texts.wording import number_of
 
 _OF_OTHERS = {*dir(MutableMapping), *dir(list)} - {*dir(Mapping)}
 

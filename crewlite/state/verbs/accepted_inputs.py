@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from crewlite import kinds, templates
-from crewlite.codec import JsonObject, decode
+from crewlite import kinds
+from crewlite.encoding.codec import JsonObject, decode
 from crewlite.errors import ConfigError, meant
 from crewlite.state.format.record import Record
+from crewlite.texts import templates
 
 TEMPLATES = ("description", "expected_output", "output_file", "role", "goal", "backstory")
 """The fields of tasks and agents whose placeholders are replaced by inputs."""

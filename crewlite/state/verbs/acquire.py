@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from crewlite import background
+from crewlite.concurrency import background
 from crewlite.errors import BranchConflictError, CrewliteError, StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record

@@ -14,11 +14,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from crewlite import codec, kinds
+from crewlite import kinds
+from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, did_you_mean, meant
 from crewlite.ids import now
-from crewlite.resuming import branch_ref, in_shell
-from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import is_question, leaf, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs
@@ -31,6 +30,8 @@ from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.reading.misfits import misfit
 from crewlite.state.verbs.from_outside import appended, holder
+from crewlite.texts.resuming import branch_ref, in_shell
+from crewlite.texts.secrets import Secrets
 from crewlite.tools.approval import is_unchecked
 
 log = logging.getLogger("crewlite.run")

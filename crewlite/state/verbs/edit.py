@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite import codec, kinds
-from crewlite.codec import Json
+from crewlite import kinds
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
 from crewlite.errors import AnswerRefused, ConfigError, RefError
 from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
 from crewlite.llm.call import recorded
-from crewlite.secrets import Secrets
 from crewlite.state.format.addresses import BEGINNING, is_question, outer, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.forms import are_messages
@@ -27,9 +27,10 @@ from crewlite.state.reading.misfits import misfit
 from crewlite.state.reading.missing import no_step
 from crewlite.state.verbs import edited_values as values
 from crewlite.state.verbs.answer import Typed, converted
+from crewlite.texts.secrets import Secrets
+from crewlite.texts.wording import number_of, what_is
 from crewlite.tools.approval import schema_of
 from crewlite.tools.base import as_text
-from crewlite.wording import number_of, what_is
 
 _SHOWN = 200  # characters of a value in an error
 

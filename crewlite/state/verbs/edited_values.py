@@ -18,13 +18,13 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
-from crewlite import codec, homes
-from crewlite.codec import Json, JsonObject
+from crewlite.encoding import codec, homes
+from crewlite.encoding.codec import Json, JsonObject
+from crewlite.encoding.instances import fields_of_model
+from crewlite.encoding.standard_types import FORMS
 from crewlite.errors import ConfigError, JournalCorrupt, text_of
-from crewlite.instances import fields_of_model
-from crewlite.standard_types import FORMS
 from crewlite.state.verbs.answer import Typed, typed
-from crewlite.wording import an, cut, what_is
+from crewlite.texts.wording import an, cut, what_is
 
 _SHOWN = 200  # characters of a value in an error
 _READERS: dict[str, Callable[[Any], Any]] = {

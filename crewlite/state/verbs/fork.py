@@ -10,14 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from crewlite import errors, events
-from crewlite.codec import Json, digest, encode, laid_over
-from crewlite.definition import check_inputs, to_rerun
+from crewlite.definitions.definition import check_inputs, to_rerun
+from crewlite.encoding.codec import Json, digest, encode, laid_over
 from crewlite.events.event_bus import event_bus
-from crewlite.forked import cached_property
 from crewlite.ids import new_id, short
 from crewlite.refs import as_operation_id, check_name
-from crewlite.resuming import nth_attempt
-from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
@@ -29,6 +26,9 @@ from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.from_outside import appended
 from crewlite.state.verbs.transfer import commits
+from crewlite.system.forked import cached_property
+from crewlite.texts.resuming import nth_attempt
+from crewlite.texts.secrets import Secrets
 
 
 @dataclass(frozen=True, slots=True)

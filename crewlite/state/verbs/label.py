@@ -7,7 +7,6 @@ from crewlite.errors import RefError
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text, short
 from crewlite.refs import check_name
-from crewlite.resuming import in_shell
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
@@ -20,6 +19,7 @@ from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.verbs.from_outside import appended, check_idle
+from crewlite.texts.resuming import in_shell
 
 Lines = dict[str, list[Entry]]
 """The entries of each branch of a run, by name. Those of a fork begin with the inherited ones."""

@@ -8,10 +8,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, RefError, StoreBusy, StoreUnusable
-from crewlite.forked import cached_property
 from crewlite.ids import now
 from crewlite.refs import check_name
-from crewlite.resuming import in_shell
 from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
@@ -30,7 +28,9 @@ from crewlite.state.providers import BranchInfo, Commit, Store, named, results_o
 from crewlite.state.reading.locate import no_run
 from crewlite.state.reading.over_runs import each
 from crewlite.state.verbs.from_outside import check_idle, holder
-from crewlite.wording import listed
+from crewlite.system.forked import cached_property
+from crewlite.texts.resuming import in_shell
+from crewlite.texts.wording import listed
 
 _NAMED = 6  # runs that an error names
 

@@ -12,8 +12,6 @@ from typing import Any
 from crewlite import events
 from crewlite.errors import ConfigError, RefError
 from crewlite.events.event_bus import event_bus
-from crewlite.resuming import in_shell
-from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CommitParts, Rewind
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -23,6 +21,8 @@ from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.from_outside import appended, check_idle
+from crewlite.texts.resuming import in_shell
+from crewlite.texts.secrets import Secrets
 
 
 def rewind(store: Store, found: Located, source: object, *, ref: str, reason: str, allow_effects: bool = False) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crewlite.codec import decode, encode
+from crewlite.encoding.codec import decode, encode
 from crewlite.ids import now_text
-from crewlite.secrets import Secrets
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -17,6 +16,7 @@ from crewlite.state.providers import Store
 from crewlite.state.providers.base import Commit
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.verbs.from_outside import appended
+from crewlite.texts.secrets import Secrets
 from crewlite.usage import NO_USAGE, Usage
 
 TRIGGER = "scored"

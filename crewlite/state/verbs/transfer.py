@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from crewlite import codec, disk
-from crewlite.codec import JsonObject
+from crewlite.encoding import codec
+from crewlite.encoding.codec import JsonObject
 from crewlite.errors import BranchConflictError, ConfigError, JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.refs import check_name
 from crewlite.state.config import CheckpointConfig
@@ -24,6 +24,7 @@ from crewlite.state.providers import Commit, Store, opened, provider_for
 from crewlite.state.providers.reading import sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.locate import Located
+from crewlite.system import disk
 
 SCHEMA = 1
 

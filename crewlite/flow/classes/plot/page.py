@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from crewlite import disk
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.plot.happened import Happened, happened
@@ -17,7 +16,8 @@ from crewlite.pages.rendering import duration, rendered
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.history import History
 from crewlite.state.run_history import RunHistory
-from crewlite.wording import cut
+from crewlite.system import disk
+from crewlite.texts.wording import cut
 
 webbrowser = lazy("webbrowser")
 

@@ -18,13 +18,14 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from crewlite import background, codec
-from crewlite.comparable import Seen, comparable, copied_apart, seen
+from crewlite.concurrency import background
+from crewlite.concurrency.unawaited import shielded
 from crewlite.durable import Scope, scope
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import Seen, comparable, copied_apart, seen
 from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
-from crewlite.steady_clock import new_loop
-from crewlite.unawaited import shielded
+from crewlite.system.steady_clock import new_loop
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -21,9 +21,9 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from crewlite.encoding.homes import is_named_tuple
+from crewlite.encoding.instances import attributes_of, dataclass_of, plain_url
 from crewlite.errors import repr_of, text_of
-from crewlite.homes import is_named_tuple
-from crewlite.instances import attributes_of, dataclass_of, plain_url
 
 MASK = "[secret]"
 _DEEPEST = 320  # levels; JSON that is recorded has fewer, and recursive functions must stay within Python's stack

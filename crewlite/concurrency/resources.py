@@ -12,14 +12,15 @@ from collections.abc import Awaitable
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
+from crewlite.concurrency.unawaited import mark_seen
 from crewlite.errors import text_of
 from crewlite.lazy import asyncio, lazy
-from crewlite.unawaited import mark_seen
 
 if TYPE_CHECKING:
-    from crewlite import background, durable
+    from crewlite import durable
+    from crewlite.concurrency import background
 else:  # a definition opens nothing
-    background, durable = lazy("crewlite.background"), lazy("crewlite.durable")
+    background, durable = lazy("crewlite.concurrency.background"), lazy("crewlite.durable")
 
 log = logging.getLogger("crewlite.run")
 _TO_CLOSE = 10.0  # seconds that one aclose() may take; a run ends only after it

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from crewlite.encoding.stable_text import text_of
 from crewlite.errors import ConfigError, MissingInput, meant
 from crewlite.lazy import lazy
-from crewlite.stable_text import text_of
 
 if TYPE_CHECKING:
     import jinja2

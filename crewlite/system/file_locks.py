@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from crewlite.errors import StoreBusy
-from crewlite.forked import in_child
-from crewlite.steady_clock import steady
+from crewlite.system.forked import in_child
+from crewlite.system.steady_clock import steady
 
 if sys.platform == "win32":
     import msvcrt

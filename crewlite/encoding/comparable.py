@@ -7,12 +7,12 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from crewlite import codec
-from crewlite.callables import held, shape
-from crewlite.codec import Json
+from crewlite.definitions.callables import held, shape
+from crewlite.definitions.frozen_list import FrozenList
+from crewlite.encoding import codec
+from crewlite.encoding.codec import Json
+from crewlite.encoding.instances import copied
 from crewlite.errors import NotCodable
-from crewlite.frozen_list import FrozenList
-from crewlite.instances import copied
 
 _SEQUENCES = (list, tuple, FrozenList)
 _DEEPEST = 8  # levels of a collection with live objects, which may hold itself

@@ -18,8 +18,8 @@ from types import FunctionType, MethodType, NoneType, UnionType
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from crewlite.masking import MASK, Masking
-from crewlite.pacing import Pace
+from crewlite.concurrency.pacing import Pace
+from crewlite.texts.masking import MASK, Masking
 
 _SHORTEST = 6  # anything shorter occurs inside ordinary words
 _LONGEST_WORD = 15  # letters; a longer run of letters is a generated text

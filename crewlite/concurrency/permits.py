@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from crewlite.errors import ConfigError
-from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio, futures
-from crewlite.steady_clock import steady
+from crewlite.system.forked import in_child, lock
+from crewlite.system.steady_clock import steady
 
 T = TypeVar("T")
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from crewlite.errors import StoreBusy
-from crewlite.file_locks import BINARY, UNBLOCKED, close_locked, take_lock
-from crewlite.forked import between_forks, lock
 from crewlite.ids import new_id
 from crewlite.lazy import lazy
-from crewlite.syncing import sync
+from crewlite.system.file_locks import BINARY, UNBLOCKED, close_locked, take_lock
+from crewlite.system.forked import between_forks, lock
+from crewlite.system.syncing import sync
 
 if TYPE_CHECKING:
     import sqlite3

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import CodeType, FunctionType
 from typing import Any, get_type_hints
 
-from crewlite.codec import Json
+from crewlite.encoding.codec import Json
 
 
 def is_async(fn: object) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from crewlite.homes import is_named_tuple
-from crewlite.instances import attributes_of, dataclass_of
+from crewlite.encoding.homes import is_named_tuple
+from crewlite.encoding.instances import attributes_of, dataclass_of
 
 _MAPPINGS = (dict, Counter, OrderedDict, defaultdict)
 

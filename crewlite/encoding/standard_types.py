@@ -8,8 +8,8 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+from crewlite.encoding.instances import hashed
 from crewlite.errors import NotCodable
-from crewlite.instances import hashed
 from crewlite.lazy import lazy
 
 fractions, ipaddress = lazy("fractions"), lazy("ipaddress")

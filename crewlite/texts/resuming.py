@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from crewlite import kinds
-from crewlite.wording import listed
+from crewlite.texts.wording import listed
 
 _NAMED = 10  # calls in doubt beside the first
 _KICK_OFF = re.compile(

@@ -12,9 +12,9 @@ import time
 from collections.abc import Awaitable
 from types import FrameType
 
-from crewlite import tracebacks
 from crewlite.lazy import asyncio
-from crewlite.steady_clock import steady
+from crewlite.system.steady_clock import steady
+from crewlite.texts import tracebacks
 
 log = logging.getLogger(__name__)
 _PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code

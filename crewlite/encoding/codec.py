@@ -28,11 +28,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from crewlite import homes, standard_types
-from crewlite.errors import JournalCorrupt, NotCodable
-from crewlite.frozen_list import FrozenList
-from crewlite.homes import class_name, is_named_tuple
-from crewlite.instances import (
+from crewlite.definitions.frozen_list import FrozenList
+from crewlite.encoding import homes, standard_types
+from crewlite.encoding.homes import class_name, is_named_tuple
+from crewlite.encoding.instances import (
     attributes_of,
     dataclass_of,
     fields_of_model,
@@ -43,7 +42,8 @@ from crewlite.instances import (
     url_of,
     zone,
 )
-from crewlite.json_text import chunks_of
+from crewlite.encoding.json_text import chunks_of
+from crewlite.errors import JournalCorrupt, NotCodable
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""

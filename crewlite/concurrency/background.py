@@ -21,14 +21,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Never, TypeVar
 
-from crewlite import threads
-from crewlite.blocked_loops import LoopWatch
+from crewlite.concurrency import threads
+from crewlite.concurrency.blocked_loops import LoopWatch
+from crewlite.concurrency.permits import permitted
+from crewlite.concurrency.unawaited import close_unbegun, mark_seen, shielded
 from crewlite.errors import ConfigError, StepTimeout, repr_of
-from crewlite.forked import end_child, in_child, lock
 from crewlite.lazy import asyncio, futures
-from crewlite.permits import permitted
-from crewlite.steady_clock import new_loop, steady
-from crewlite.unawaited import close_unbegun, mark_seen, shielded
+from crewlite.system.forked import end_child, in_child, lock
+from crewlite.system.steady_clock import new_loop, steady
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from crewlite.errors import ConfigError
-from crewlite.wording import an
+from crewlite.texts.wording import an
 
 
 class Answered:

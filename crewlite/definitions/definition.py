@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, Valida
 
 from crewlite.coming_from import SETTINGS_PAGE, Hinting
 from crewlite.coming_from.settings import settings_of, why_not, without_accepted
+from crewlite.concurrency.pacing import Pace
 from crewlite.errors import ConfigError, meant, meant_setting
-from crewlite.pacing import Pace
 from crewlite.recovery.port import check_policy
-from crewlite.wording import an, what_is
+from crewlite.texts.wording import an, what_is
 
 D = TypeVar("D", bound="Definition")
 _SEEN = {"name": "a name", "role": "a name", "description": "a text"}

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from crewlite.forked import in_child, lock
 from crewlite.lazy import asyncio
-from crewlite.steady_clock import steady
+from crewlite.system.forked import in_child, lock
+from crewlite.system.steady_clock import steady
 
 WINDOW = 60.0
 """Seconds in which at most `max_rpm` calls begin."""

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel
 
-from crewlite.homes import is_named_tuple
+from crewlite.encoding.homes import is_named_tuple
 from crewlite.lazy import lazy
 
 T = TypeVar("T")

@@ -1,0 +1,1 @@
+"""Threads, loops and waits, and the limits on what goes on at once."""

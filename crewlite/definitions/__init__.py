@@ -1,0 +1,1 @@
+"""What definitions share, and the functions, fields and keywords that users give them."""

@@ -1,0 +1,1 @@
+"""How values are recorded: as canonical JSON, without loss."""
