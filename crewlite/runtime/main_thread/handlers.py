@@ -178,11 +178,11 @@ class Waiting:
         `ending`: the program ends, so runs that begin later are ended too.
         """
         global _ending
-        if _further:
-            raise _exit(_further)
         if self.serves and ending:
             _ending = self._ended_by or "SIGINT"
         if self._ended_by:
+            if _further:
+                raise _exit(_further)
             background.comes(self.quiet, GRACE)
         cancel()
 

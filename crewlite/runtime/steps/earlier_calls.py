@@ -141,16 +141,17 @@ def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
     left it out, or may do so; the code then makes a call of its own there.
     """
     run, record = frame.run, frame.run.record
-    around, top, inside = _apart(frame, at, address)
-    if not top:
+    way = _way_to(at, frame, address)
+    if way is None:
         return False
     if at in run.requested_once:
         return True
-    asked, steps = around.children.asked, inside[1:]
+    around, top, steps = way
+    is_asked = top in around.children.asked
     if steps:
-        if _was_left_out(record, inside[:-1]):
+        if _was_left_out(record, [at, *steps[:-1]]):
             return False
-        if top not in asked and record.kind_at(around.address).worker == "model":
+        if not is_asked and record.kind_at(around.address).worker == "model":
             return False  # its conversation has not come so far again
     own, outcome = record.outcomes.get(address), record.outcomes.get(at)
     if own and outcome and made in (address, own.reused_at) and outcome.order < own.order:
@@ -158,8 +159,8 @@ def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
     stays = not steps or is_before_change(record, at) or any(_is_once(record, one) for one in steps)
     if stays or not _asks_otherwise(frame, around, top, address):
         return True
-    if top in asked:  # what runs in it may still be answered by a recorded step around the call
-        return not _has_ended(around, top) and any(map(record.end, steps[:-1]))
+    if is_asked:  # what runs in it may still be answered by a recorded step around the call
+        return not way.has_ended() and any(map(record.end, steps[:-1]))
     return record.end(top) is not None and not around.inherited.mode.diverged
 
 
@@ -178,34 +179,42 @@ def take(frame: Frame, at: str, address: str) -> None:
     record = frame.run.record
     made = _original(record, at)
     for other in _others_with(frame, made, address):
-        around, top, inside = _apart(frame, other, address)
-        if top and not _has_ended(around, top):
-            for one in inside[1:]:
-                if end := record.end(one):
-                    frame.run.journal.invalidate(one, end.kind, at_once=True)
+        way = _way_to(other, frame, address)
+        for one in way.steps if way and not way.has_ended() else ():
+            if end := record.end(one):
+                frame.run.journal.invalidate(one, end.kind, at_once=True)
     frame.run.requested_once.add(address)  # for a model's call, whose step is requested later
     if address != made:
         frame.run.given.setdefault(made, set()).add(address)
 
 
-def _apart(frame: Frame, at: str, address: str) -> tuple[Frame, str, list[str]]:
-    """Return the nearest frame around both a call and one at `address`, and the step in it that is around the first.
+class _Way(NamedTuple):
+    """The way to a call from the nearest frame that is around both this call and another one."""
 
-    Then follow the call and the steps around it, up to that one. That is the call itself if both are in `frame`. It is
-    "" if what sets them apart is the attempt: at a step around both, or at the run.
+    frame: Frame
+    top: str
+    """The step in that frame which is around the call; the call itself if the frame requests it."""
+    steps: Sequence[str]
+    """The steps around the call, from the innermost up to `top`; none if that is the call itself."""
+
+    def has_ended(self) -> bool:
+        """Return whether the frame has requested `top` in this attempt, and that has its outcome or has failed."""
+        children = self.frame.children
+        return bool(children.asked.get(self.top)) or self.top in children.failed
+
+
+def _way_to(at: str, frame: Frame, address: str) -> _Way | None:
+    """Return the way to the call `at` from the nearest frame that is also around the call at `address`, of `frame`.
+
+    None if the two are in different attempts: at a step around both, or at the run.
     """
-    around = frame
-    while not at.startswith(around.children.prefix):
-        around = around.outer
-    top = child_around(at, around.children.prefix)
-    if around is not frame and (around.around is None or top == child_around(address, around.children.prefix)):
-        top = ""
-    return around, top, [one for one in (at, *outers(at)) if len(one) >= len(top)]
-
-
-def _has_ended(around: Frame, top: str) -> bool:
-    """Return whether a step that this attempt has requested has its outcome or has failed."""
-    return bool(around.children.asked.get(top)) or top in around.children.failed
+    nearest = frame
+    while not at.startswith(nearest.children.prefix):
+        nearest = nearest.outer
+    top = child_around(at, nearest.children.prefix)
+    if nearest is not frame and (nearest.around is None or top == child_around(address, nearest.children.prefix)):
+        return None
+    return _Way(nearest, top, [one for one in outers(at) if len(one) >= len(top)])
 
 
 def _was_left_out(record: Record, addresses: Sequence[str]) -> bool:
