@@ -1,7 +1,7 @@
 """Steps that are called in threads other than the run's: `bound` carries the running step into a thread of the user's.
 
-An async function that calls a blocking verb, such as `crew.kickoff()`, would stop the loop on which the run itself goes
-on. It is called in a thread, on an event loop of its own, which it may block.
+An async function that calls a blocking verb, such as `crew.kickoff()` or `llm.call()`, would stop the loop on which the
+run itself goes on. It is called in a thread, on an event loop of its own, which it may block.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import dis
 import functools
 import inspect
+import itertools
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -30,11 +31,12 @@ from crewlite.system.steady_clock import new_loop
 P = ParamSpec("P")
 R = TypeVar("R")
 Json = Any
-_BLOCKING = frozenset({"execute_sync", "execute_task", "kickoff", "kickoff_for_each"})
-"""Methods of definitions that block until the work is done."""
+_BLOCKING = frozenset({"call", "execute_sync", "execute_task", "kickoff", "kickoff_for_each"})
+"""Methods of definitions and models that block until the work is done."""
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
 _IS_ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_CALLS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instruction before a method is called: up to 3.11, and from 3.12
+_LOADS = ("LOAD_METHOD", "LOAD_ATTR")  # Python's instructions that name a method; 3.12 has the second one alone
+_CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
 _STARTERS = frozenset({"threading", "concurrent", "asyncio", "anyio"})
 """Libraries whose functions start calls in threads."""
 _PATIENCE = 0.25  # seconds that a cancelled call on a loop of its own is given to end
@@ -217,24 +219,26 @@ def _code(fn: Any) -> CodeType | None:
 def _blocks(code: CodeType) -> bool:
     if not code.co_flags & _IS_ASYNC:
         return False
-    if any(map(_calls_one, _instructions(code))):
+    if not _BLOCKING.isdisjoint(_called(code)):
         return True
     return any(_blocks(inner) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
-def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
-    """Yield the instructions of a function, and those of the comprehensions in it, which run as its own code does."""
-    if not _BLOCKING.isdisjoint(code.co_names):
-        yield from dis.get_instructions(code)
+def _called(code: CodeType) -> Iterator[str]:
+    """Yield the names of the methods that code calls without `await`, comprehensions in it included.
+
+    A method is called where a call begins at the place in the source at which the method's name was loaded.
+    """
+    loaded = dict[Any, str]()
+    for instruction, following in itertools.pairwise(dis.get_instructions(code)):
+        place = instruction.positions and (instruction.positions.lineno, instruction.positions.col_offset)
+        if instruction.opname in _LOADS:
+            loaded[place] = instruction.argval
+        elif instruction.opname in _CALLS and following.opname != "GET_AWAITABLE":
+            yield loaded.get(place, "")
     for inner in code.co_consts:
         if isinstance(inner, CodeType) and inner.co_name in _COMPREHENSIONS:
-            yield from _instructions(inner)
-
-
-def _calls_one(instruction: dis.Instruction) -> bool:
-    if instruction.opname not in _CALLS or instruction.argval not in _BLOCKING:
-        return False
-    return instruction.opname == "LOAD_METHOD" or (sys.version_info >= (3, 12) and bool((instruction.arg or 0) & 1))
+            yield from _called(inner)
 
 
 async def on_own_loop(

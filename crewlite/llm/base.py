@@ -230,9 +230,10 @@ class BaseLLM(Hinting, Resource):
         `also`: context by position, in CrewAI's order: tools, callbacks, available_functions, from_task, from_agent.
 
         In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
-        resume does not make it again, unless it asks something else. Outside a run, in a coroutine, with `on_chunk`,
-        and when one model asks another, it is a plain call: no record, events or retries. Raises OnLoopThread in a
-        coroutine on crewlite's own loop: await `ask` there. A class that overrides it answers by it.
+        resume does not make it again, unless it asks something else. An `async def` with such a call in its own code
+        runs in a thread. Outside a run, in a plain function that a coroutine calls, with `on_chunk`, and when one model
+        asks another, it is a plain call: no record, events or retries. Raises OnLoopThread where it would block
+        crewlite's own loop: await `ask` there. A class that overrides it answers by it.
         """
         if acall_behind(type(self)) is BaseLLM.acall:
             raise ConfigError(

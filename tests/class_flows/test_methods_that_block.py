@@ -255,6 +255,22 @@ def functions():
 
         return await inner()
 
+    async def of_a_model():
+        return str(crew.call("x"))
+
+    async def with_options(**options):
+        return crew.kickoff(**options)
+
+    async def in_several_lines():
+        return (
+            crew.copy()
+            .kickoff({"topic": await awaits()})
+            .raw
+        )  # fmt: skip
+
+    async def awaits_a_method_of_that_name(**options):
+        return await crew.call("x"), [await crew.call(1, **options) for _ in range(2)]
+
     async def in_a_list():
         return [crew.kickoff() for _ in range(2)]
 
@@ -295,6 +311,9 @@ def functions():
         direct: True,
         for_each: True,
         inside: True,
+        of_a_model: True,
+        with_options: True,
+        in_several_lines: True,
         in_a_list: True,
         in_a_generator: True,
         in_comprehensions: True,
@@ -303,6 +322,7 @@ def functions():
         blocking_wrapper: True,
         functools.partial(direct): True,
         Called(): True,
+        awaits_a_method_of_that_name: False,
         handed_to_a_thread: False,
         in_a_lambda: False,
         awaits: False,

@@ -361,9 +361,12 @@ def test_any_call_that_answers_in_the_code_of_a_run_answers_outside_too(on_disk)
 def test_the_call_that_a_class_of_models_defines_is_plain_elsewhere(on_disk):
     llm = Own()
 
+    def helper():
+        return llm.call([{"role": "user", "content": "x"}])
+
     @flow(checkpoint=on_disk())
     async def waits():
-        return llm.call([{"role": "user", "content": "x"}])
+        return helper()
 
     outside = llm.call([{"role": "user", "content": "outside"}])
     assert (outside, type(outside)) == ("re: outside", str)
@@ -372,15 +375,50 @@ def test_the_call_that_a_class_of_models_defines_is_plain_elsewhere(on_disk):
         assert [one.kind for one in history.run("w").steps] == ["flow"]
 
 
+@pytest.mark.parametrize("at", [1, 2, 3, None])
+def test_a_call_in_async_code_is_recorded_too(memory, at):
+    config, paid = memory(), []
+
+    def answer(messages):
+        paid.append(messages[-1]["content"])
+        return KeyboardInterrupt() if len(paid) == at else f"re: {paid[-1]}"
+
+    llm = ScriptedLLM(answer)
+
+    class Voyage(Flow):
+        checkpoint = config
+
+        @start()
+        async def plan(self):
+            return llm.call("plan")
+
+        @listen(plan)
+        async def log(self, plan):
+            return [str(llm.call(f"log {plan} {day}")) for day in (1, 2)]
+
+    async def sail():
+        return await Voyage().akickoff(run_id="v")
+
+    if at:
+        with pytest.raises((KeyboardInterrupt, RuntimeError)):
+            Voyage().kickoff(run_id="v")
+    told = ["re: log re: plan 1", "re: log re: plan 2"]
+    assert asyncio.run(sail()) == Voyage().kickoff(run_id="v") == told
+    assert len(paid) == (4 if at else 3)  # three questions, of which one was cut
+
+
 def test_where_a_call_is_a_plain_one(on_disk):
     llm, heard = model(), []
 
     async def waits():
         return llm.call("in a loop of the user's")
 
+    def helper():
+        return str(llm.call("x"))
+
     @flow(checkpoint=on_disk())
     async def blocks_its_loop():
-        return str(llm.call("x"))
+        return helper()
 
     @flow(checkpoint=on_disk())
     def streams():
@@ -430,10 +468,13 @@ def test_nor_in_a_call_that_blocks_the_loop_of_the_caller(on_disk):
     async def keep(text):
         return text
 
+    def helper():
+        return str(llm.call("y"))
+
     @flow(checkpoint=on_disk())
     async def blocks():
         await keep("x")
-        return str(llm.call("y"))
+        return helper()
 
     async def again():
         await blocks.akickoff(run_id="s")
