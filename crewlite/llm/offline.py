@@ -152,8 +152,9 @@ class _Talk:
                 talk.found |= dict.fromkeys(_given(content, talk.question))
             elif role == "assistant":
                 for call in message.get("tool_calls") or ():
-                    talk.called.add(call["function"]["name"])
-                    texts = [value for value in call["function"]["arguments"].values() if isinstance(value, str)]
+                    made = ToolCall(call["function"]["name"], call["function"]["arguments"])
+                    talk.called.add(made.name)
+                    texts = [value for value in made.arguments.values() if isinstance(value, str)]
                     asked[call["id"]] = texts[0] if texts else ""
             elif role == "tool" and _does(message.get("name") or "", "list"):
                 talk.names += re.findall(r'"([^"]+)"' if content.startswith("[") else r"(?m)^\s*(\S+)", content)

@@ -16,7 +16,7 @@ from typing import Any
 
 from crewlite.llm.base import LLMReply, Message, ToolCall
 from crewlite.llm.parts import text_of
-from crewlite.llm.wire import fenced
+from crewlite.llm.wire import fenced, with_text
 from crewlite.texts import templates
 
 STOP = "\nObservation:"
@@ -53,7 +53,7 @@ def without_calls(messages: Iterable[Message]) -> list[Message]:
     for message in messages:
         role, text = message.get("role"), text_of(message)
         if role == "assistant" and message.get("tool_calls"):
-            plain.append({"role": "assistant", "content": _written(text, message["tool_calls"])})
+            plain.append({"role": "assistant", "content": _written(text, with_text(message)["tool_calls"])})
         elif role == "tool":
             seen = f"Observation: {fenced(text, str(message.get('name') or ''))}"
             if plain and plain[-1]["role"] == "user" and plain[-1]["content"].startswith("Observation:"):
@@ -122,14 +122,12 @@ def _next(text: str, at: int, *words: str) -> re.Match[str] | None:
     return next((mark for mark in _MARK.finditer(text, at) if mark["word"].lower() in words), None)
 
 
-def _written(text: str, calls: Iterable[dict[str, Any]]) -> str:
-    calls = list(calls)
+def _written(text: str, calls: Sequence[dict[str, Any]]) -> str:
     if [call.name for call in _calls(text)[0]] == [call["function"]["name"] for call in calls]:  # its text holds them
         return text
     lines = [text] if text else []
     for call in calls:
-        arguments = json.dumps(call["function"]["arguments"], ensure_ascii=False)
-        lines += [f"Action: {call['function']['name']}", f"Action Input: {arguments}"]
+        lines += [f"Action: {call['function']['name']}", f"Action Input: {call['function']['arguments']}"]
     return "\n".join(lines)
 
 

@@ -146,6 +146,17 @@ def test_a_message_of_parts_is_read_as_their_texts():
     assert answer.splitlines()[:3] == ["# What raises the tides?", "", "- The moon raises the tides. [a]"]
 
 
+def test_a_call_of_which_a_conversation_has_the_arguments_as_json_text_is_read():
+    call = {"id": "a", "type": "function", "function": {"name": "fetch_page", "arguments": '{"title": "moon.md"}'}}
+    talk = [
+        {"role": "user", "content": "Where is the moon?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": "The moon is far away."},
+    ]
+    answer = Agent(role="Reader", goal="Know", llm="offline").kickoff(talk).raw
+    assert "- The moon is far away. [moon.md]" in answer
+
+
 def test_the_same_messages_get_the_same_reply():
     tools = [search_notes.schema_for_model]
     assert reply("Where is the moon?", tools=tools) == reply("Where is the moon?", tools=tools)

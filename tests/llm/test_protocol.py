@@ -65,6 +65,13 @@ def test_several_actions_are_several_calls_and_one_observation_each(serve):
     assert made == {"tool:high_water", "tool:high_water#2"}
 
 
+@pytest.mark.parametrize("arguments", [{"port": "Brest"}, '{"port": "Brest"}'])
+def test_a_call_in_the_messages_of_a_kickoff_is_written_with_its_arguments_as_json(arguments):
+    call = {"id": "a", "type": "function", "function": {"name": "high_water", "arguments": arguments}}
+    [written] = protocol.without_calls([{"role": "assistant", "content": None, "tool_calls": [call]}])
+    assert written["content"] == 'Action: high_water\nAction Input: {"port": "Brest"}'
+
+
 def test_what_a_model_imagines_to_have_observed_is_cut_off(serve):
     dreamt = f"{CALL}\nObservation: Brest 03:00\n{ANSWER.replace('11:40', '03:00')}"
     server = serve(*said(dreamt, ANSWER))
