@@ -48,7 +48,10 @@ def reply_of(
     if failure := _failure(choice, message, model, mask):
         failure.usage = usage
         raise failure
-    calls = tuple(_call(call) for call in getattr(message, "tool_calls", None) or ())
+    calls = tuple(
+        ToolCall(label(call.function.name) or "", clean(call.function.arguments or ""), label(call.id))
+        for call in getattr(message, "tool_calls", None) or ()
+    )
     return LLMReply(
         text=clean(getattr(message, "content", None) or ""),
         tool_calls=calls,
@@ -94,7 +97,7 @@ def _tell_calls_apart(pieces: Iterable[Any]) -> None:
     with each piece of a call, but its name with the first alone.
     """
     ids, at = dict[int, str | None](), dict[int, int]()  # `at`: the call that goes on at an index that is sent
-    for call in (call for piece in pieces for call in _calls_in(piece)):
+    for call in (call for piece in pieces for call in getattr(_delta(piece), "tool_calls", None) or ()):
         sent, named = call.index or 0, call.function and call.function.name
         if sent not in at or (named and call.id and ids[at[sent]] not in (None, call.id)):
             at[sent] = sent if sent not in ids else max(ids) + 1
@@ -103,16 +106,15 @@ def _tell_calls_apart(pieces: Iterable[Any]) -> None:
         call.index, call.id = at[sent], own or f"call_{at[sent] + 1}"
 
 
-def _calls_in(piece: Any) -> Sequence[Any]:
-    delta = piece.choices[0].delta if getattr(piece, "choices", None) else None
-    return getattr(delta, "tool_calls", None) or ()
-
-
 def said(piece: Any) -> list[tuple[str, bool]]:
     """Return the texts in a piece of a stream, each with whether it is thinking."""
-    delta = piece.choices[0].delta if getattr(piece, "choices", None) else None
+    delta = _delta(piece)
     found = [(getattr(delta, "reasoning_content", None), True), (getattr(delta, "content", None), False)]
     return [(clean(text), thinking) for text, thinking in found if isinstance(text, str) and text]
+
+
+def _delta(piece: Any) -> Any:
+    return piece.choices[0].delta if getattr(piece, "choices", None) else None
 
 
 def label(value: object) -> str | None:
@@ -161,11 +163,6 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return [_cleaned(item) for item in value]
     return value
-
-
-def _call(call: Any) -> ToolCall:
-    function = call.function
-    return ToolCall(label(function.name) or "", clean(function.arguments or ""), label(call.id))
 
 
 def _carried(message: Any, provider: str, called: bool) -> dict[str, Any] | None:

@@ -146,7 +146,8 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
         raise  # no failure of the tool
     except Exception as error:  # the border: whatever a tool raises, the model or the author hears of it
         check_program_goes_on(error)
-        await _announce(tool, error, tracebacks.text(error), about)
+        said = {"error": text_of(error), "error_type": type(error).__name__, "traceback": tracebacks.text(error)}
+        await scope.announce(tool, events.ToolExecutionErrorEvent, {**about, **said})
         if not tool.is_told_of(error):
             raise
         return _result_for_model(tool, call, error)
@@ -170,11 +171,6 @@ def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> Guard
         ]
 
     return GuardedCall("tool", tool.name, call.arguments, address, tool.effect, earlier, scope.shared)
-
-
-async def _announce(tool: BaseTool, error: Exception, trace: str, about: dict[str, Any]) -> None:
-    fields = {**about, "error": text_of(error), "error_type": type(error).__name__, "traceback": trace}
-    await durable.scope().announce(tool, events.ToolExecutionErrorEvent, fields)
 
 
 def _result_for_model(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:

@@ -24,23 +24,12 @@ if TYPE_CHECKING:
 
 Json = Any
 _OF_A_RUN = (
-    *(
-        "started_at",
-        "base",
-        "tasks",
-        "kicked_off",
-        "because",
-        "stopped_by",
-        "at_work",
-        "waiting",
-        "unused_answers",
-        "rewinds",
-    ),
-    *("definition", "inputs", "usage", "own_usage", "abandoned_usage"),
+    *("started_at", "base", "tasks", "kicked_off", "because", "stopped_by", "at_work", "waiting", "unused_answers"),
+    *("rewinds", "definition", "inputs", "usage", "own_usage", "abandoned_usage"),
 )
 _OF_A_LISTED_CHECKPOINT = (
-    *("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata", "tasks"),
-    "abandoned",
+    *("id", "branch", "parent_id", "seq", "trigger", "address", "created_at", "label", "metadata"),
+    *("tasks", "abandoned"),
 )
 
 
@@ -103,12 +92,7 @@ def of_run(run: RunHistory, **more: object) -> dict[str, object]:
         status = run.status
     except UNREADABLE as problem:
         return {**name, "status": status_of_unreadable(problem), "problem": str(problem)}
-    return {
-        **name,
-        "status": status,
-        **{part: getattr(run, part) for part in _OF_A_RUN},
-        **more,
-    }
+    return {**name, "status": status, **{part: getattr(run, part) for part in _OF_A_RUN}, **more}
 
 
 def status_of_unreadable(problem: Exception) -> str:
