@@ -185,8 +185,10 @@ def _carried_out(
         except ConfigError as error:
             raise click.UsageError(str(error)) from None
         again = [*words[:1], *([target] if target else []), *words[1:]]
-        again += [word for name in inputs for word in ("--input", name)]
-        again += ["--inputs-file", inputs_file.name] if inputs_file else []
+        from_stdin = inputs_file is not None and inputs_file.name == "<stdin>"  # what it said, it says only once
+        each = [f"{name}:={json.dumps(value)}" for name, value in of_crew.items()] if from_stdin else inputs
+        again += [word for one in each for word in ("--input", one)]
+        again += ["--inputs-file", inputs_file.name] if inputs_file and not from_stdin else []
         again += ["--model", chosen.model] if chosen.model else []
         again += ["--location", asked.location] if asked.location else []
         after(runner.kickoff(trial, inputs={**given, "inputs": of_crew or None}, run_id=run_id, again=again))

@@ -98,11 +98,11 @@ class Shop:
         env, said = self.environment(**environment), {"stdout": children.PIPE, "stderr": children.PIPE}
         return {"cwd": self.path, "env": env, "text": True, "encoding": "utf-8", **said}
 
-    def ask(self, *words):
+    def ask(self, *words, stdin=None):
         """As `do`, but in this process, which is quicker."""
         modules, path = set(sys.modules), list(sys.path)
         try:
-            done = CliRunner().invoke(main, words, prog_name="crewlite")
+            done = CliRunner().invoke(main, words, input=stdin, prog_name="crewlite")
         finally:
             sys.path[:] = path
             for name in set(sys.modules) - modules:

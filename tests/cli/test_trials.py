@@ -1,6 +1,7 @@
 """`crewlite test` and `crewlite train`: trials of a crew from the command line, which go on where they were cut."""
 
 import json
+import shlex
 
 import pytest
 
@@ -46,6 +47,16 @@ def test_a_crew_is_tested_and_goes_on_where_it_was_cut(office):
     again = office.ask(*words, "--run-id", "t", "--json")
     result = json.loads(again.stdout.splitlines()[-1])
     assert (result["type"], result["run_id"], len(result["value"]["scores"])) == ("result", "t", 2)
+
+
+def test_inputs_that_came_on_stdin_stand_in_the_line_that_goes_on(office):
+    (office.path / "fail").touch()
+    words = ["test", "judges:crew", "-n", "1", "--eval-llm", "offline", "--run-id", "s"]
+    cut = office.ask(*words, "--inputs-file", "-", stdin='{"topic": "tides", "n": 2}')
+    line = shlex.split(cut.stderr.partition("crewlite test ")[2].splitlines()[0])
+    assert line[-6:] == ["--input", 'topic:="tides"', "--input", "n:=2", "--run-id", "s"]
+    (office.path / "fail").unlink()
+    assert office.ask("test", *line).returncode == 0
 
 
 def test_a_crew_that_no_model_scores_is_told_the_option(office):
