@@ -69,9 +69,7 @@ def with_recovery(
     names = [tool.name for tool in tools] if lists_tools else []
     text = templates.render(PROMPTS, "recovery.j2", recovery=recovery, tools=names)
     if messages and messages[-1].get("role") == "user":
-        last = messages[-1]
-        content = parts.changed(last["content"], lambda before: f"{before}\n\n{text}")
-        return [*messages[:-1], {**last, "content": content}]
+        return [*messages[:-1], _changed(messages[-1], lambda before: f"{before}\n\n{text}")]
     return [*messages, {"role": "user", "content": text}]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from crewlite.agent.agent import Agent
@@ -19,14 +19,11 @@ class Worker:
 
     agent: Agent
     llm: BaseLLM
+    budget: Budget
+    """That of the agent, which is the same for all its tasks."""
     step_callback: Callable[[Any], Any] | None = None
     suggestions: tuple[str, ...] = ()
     """What the agent has learned in a training. It is added to the backstory, so it is part of what each task asks."""
-    budget: Budget = field(init=False)
-    """The budget of the agent, which is the same for all its tasks."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "budget", self.agent.budget)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
-from crewlite.errors import ProgramEnding
+from crewlite.errors import ProgramEnding, came_from
 from crewlite.lazy import futures
 
 Call = Callable[[], None]
@@ -35,14 +35,10 @@ def check_program_goes_on(error: BaseException) -> None:
     """
     if isinstance(error, ProgramEnding):
         return
-    cause: BaseException | None = error
-    seen = set[int]()
-    while cause is not None and id(cause) not in seen:
+    for cause in (error, *came_from(error)):
         said = cause.args[0] if isinstance(cause, RuntimeError) and cause.args else None
         if isinstance(said, str) and said.endswith(_REFUSALS) and _are_refused():
             raise ProgramEnding(said) from error
-        seen.add(id(cause))
-        cause = cause.__context__ if cause.__cause__ is None else cause.__cause__
 
 
 def _are_refused() -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from crewlite import kinds
 from crewlite.console.status_lines import status_lines_of
 from crewlite.console.text import say
-from crewlite.console.underway import Underway, depth_of, is_part_of, seen_from, titled
+from crewlite.console.underway import Underway, depth_of, is_part_of, seen_from, task_of, titled
 from crewlite.encoding.codec import decode
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
@@ -112,7 +112,7 @@ def _method_started(event: Any) -> _Line:
 def _task_completed(event: Any) -> _Line:
     skipped = event.output.skipped
     how = " is skipped: its condition does not hold" if skipped else f": {event.agent_role} has finished"
-    return "finished", f"{_task(event)}{how}"
+    return "finished", f"{task_of(event)}{how}"
 
 
 def _step_started(event: Any) -> _Line:
@@ -197,10 +197,6 @@ def _evaluated(event: Any) -> str:
     return event.task_name or str(event.address)
 
 
-def _task(event: Any) -> str:
-    return f"task {event.task_name}" if event.task_name else str(event.address)
-
-
 def _call(event: Any) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in event.tool_args.items())
     return f"{event.tool_name}({_short(arguments)})"
@@ -266,9 +262,9 @@ _LINES: dict[EventType, _Said] = {
     "method_execution_finished": lambda e: ("finished", f"method {e.method_name}"),
     "method_execution_failed": lambda e: ("failed", f"method {e.method_name} failed: {_error(e)}"),
     "method_execution_paused": lambda e: ("waiting", f"method {e.method_name} waits for {', '.join(e.waiting)}"),
-    "task_started": lambda e: ("begun", f"{_task(e)}: {e.agent_role} {'goes on' if e.resumed else 'begins'}"),
+    "task_started": lambda e: ("begun", f"{task_of(e)}: {e.agent_role} {'goes on' if e.resumed else 'begins'}"),
     "task_completed": _task_completed,
-    "task_failed": lambda e: ("failed", f"{_task(e)}: {e.agent_role} failed: {_error(e)}"),
+    "task_failed": lambda e: ("failed", f"{task_of(e)}: {e.agent_role} failed: {_error(e)}"),
     "step_started": _step_started,
     "step_completed": _step_completed,
     "step_failed": lambda e: ("failed", f"{titled(e)} failed: {_error(e)}"),

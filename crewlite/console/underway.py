@@ -146,6 +146,11 @@ def elapsed(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
+def task_of(event: Any) -> str:
+    """Return which task an event is about, by its name or, without one, its address."""
+    return f"task {event.task_name}" if event.task_name else str(event.address)
+
+
 def titled(event: Any) -> str:
     """Return the kind and name of a step, with its type if its author gave one."""
     return f"{event.kind} {event.name}{f' ({event.step_type})' if event.step_type else ''}"
@@ -154,8 +159,7 @@ def titled(event: Any) -> str:
 def _title(event: Any) -> str:
     match event.type:
         case "task_started":
-            name = f"task {event.task_name}" if event.task_name else str(event.address)
-            return f"{name}: {event.agent_role}" if event.agent_role else name
+            return f"{task_of(event)}: {event.agent_role}" if event.agent_role else task_of(event)
         case "llm_call_started":
             return f"model {event.model}"
         case "tool_usage_started":

@@ -108,4 +108,4 @@ class _Staff:
             self.without.append(agent.role)
             return None
         suggestions = tuple(self._suggestions.get(agent.role, ()))
-        return Worker(agent, llm, agent.step_callback or crew.step_callback, suggestions)
+        return Worker(agent, llm, agent.budget, agent.step_callback or crew.step_callback, suggestions)

@@ -6,6 +6,7 @@ An error that is being reported must not be replaced by one about its text, its 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -31,6 +32,17 @@ def attribute_of(item: object, name: str) -> Any:
         return getattr(item, name, None)
     except Exception:  # somebody else's attribute may raise anything: what cannot be read is not there
         return None
+
+
+def came_from(error: BaseException) -> Iterator[BaseException]:
+    """Yield the errors that led to this one, from the last to the first."""
+    seen = set[int]()
+    while (cause := error.__context__ if error.__cause__ is None else error.__cause__) is not None:
+        if id(cause) in seen:
+            return
+        seen.add(id(cause))
+        yield cause
+        error = cause
 
 
 def notes_of(error: BaseException) -> list[Any]:

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -25,6 +25,7 @@ from crewlite.errors import (
     LLMRejected,
     LLMTimeout,
     LLMUnavailable,
+    came_from,
     text_of,
 )
 from crewlite.llm.library import api_error
@@ -188,20 +189,9 @@ def _answered(error: Exception) -> bool:
     return getattr(error, "litellm_response_headers", None) is not None
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the errors that led to this one, from the last to the first."""
-    seen = set[int]()
-    while (cause := error.__context__ if error.__cause__ is None else error.__cause__) is not None:
-        if id(cause) in seen:
-            return
-        seen.add(id(cause))
-        yield cause
-        error = cause
-
-
 def _origin(error: Exception) -> BaseException | None:
     """Return the error that litellm converted to its own."""
-    return next((one for one in _chain(error) if not type(one).__module__.startswith("litellm.")), None)
+    return next((one for one in came_from(error) if not type(one).__module__.startswith("litellm.")), None)
 
 
 def _keyless(error: Exception) -> bool:
@@ -235,7 +225,7 @@ def _asked(error: Exception) -> str | None:
 
     Not from errors of litellm, which name an address of their own.
     """
-    for one in _chain(error):
+    for one in came_from(error):
         with contextlib.suppress(RuntimeError):  # httpx raises it for an error without its request
             netloc = getattr(getattr(getattr(one, "request", None), "url", None), "netloc", None)
             if isinstance(netloc, bytes) and not type(one).__module__.startswith("litellm."):
@@ -245,7 +235,7 @@ def _asked(error: Exception) -> str | None:
 
 def _reason(error: Exception) -> str | None:
     """Return why a connection failed, in the words of the operating system; None if that is not known."""
-    for one in reversed([*_chain(error)]):
+    for one in reversed([*came_from(error)]):
         if isinstance(one, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({one.verify_message})"
         if isinstance(one, OSError) and one.errno:

@@ -67,8 +67,7 @@ class LiteAgentExecutionErrorEvent(_AgentEvent, ErrorFields):
     type: Literal["lite_agent_execution_error"] = "lite_agent_execution_error"
 
 
-class _EvaluationEvent(_AgentEvent):
-    task_name: str | None = None
+class _EvaluationEvent(_InTask):
     iteration: int
     """Of the test, from 1."""
 
