@@ -8,8 +8,7 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from crewlite.errors import RefError
-from crewlite.state.providers import BaseProvider, BranchInfo
-from crewlite.state.providers.base import declares
+from crewlite.state.providers import BaseProvider, BranchInfo, declares
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.run_history import RunHistory

@@ -5,8 +5,7 @@ from __future__ import annotations
 from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, RunMismatch, StoreBusy
 from crewlite.state.format.entry import STATE, Head
 from crewlite.state.journal.lineage import recorded
-from crewlite.state.providers import Store
-from crewlite.state.providers.base import Commit
+from crewlite.state.providers import Commit, Store
 from crewlite.system.steady_clock import steady
 
 _PATIENCE = 10.0  # seconds to try to find a gap between two commits of a run that commits all the time

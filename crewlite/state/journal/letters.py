@@ -26,8 +26,7 @@ from crewlite.ids import new_id
 from crewlite.state.format.commit import GivenAnswer
 from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.record import Record
-from crewlite.state.providers import Exchange, Store, change_shared, exchange_of
-from crewlite.state.providers.base import BranchKey
+from crewlite.state.providers import BranchKey, Exchange, Store, change_shared, exchange_of
 from crewlite.system.steady_clock import steady
 
 log = logging.getLogger("crewlite.state")

@@ -14,8 +14,7 @@ from crewlite.errors import StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.claim import is_left
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.providers import Store
-from crewlite.state.providers.base import BranchKey, Commit
+from crewlite.state.providers import BranchKey, Commit, Store
 
 log = logging.getLogger("crewlite.state")
 

@@ -28,8 +28,7 @@ from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.journal.letters import Receive, deliver
 from crewlite.state.journal.releases import Releases
-from crewlite.state.providers import Commit, Store
-from crewlite.state.providers.base import BranchKey
+from crewlite.state.providers import BranchKey, Commit, Store
 from crewlite.state.providers.reading import committed_at
 from crewlite.system.forked import lock
 from crewlite.system.steady_clock import steady

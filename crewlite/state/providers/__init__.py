@@ -6,12 +6,12 @@ from crewlite.errors import ConfigError
 from crewlite.state.providers.base import (
     BaseProvider as BaseProvider,
     BranchInfo as BranchInfo,
+    BranchKey as BranchKey,
     CheckpointInfo as CheckpointInfo,
     Commit as Commit,
     Exchange as Exchange,
     PlaceInfo as PlaceInfo,
     ResultCache as ResultCache,
-    Searchable as Searchable,
     Store as Store,
     change_shared as change_shared,
     declares as declares,
@@ -19,11 +19,11 @@ from crewlite.state.providers.base import (
     exists as exists,
     held as held,
     is_provider as is_provider,
+    mentions as mentions,
     named as named,
     open_store as open_store,
     opened as opened,
     results_of as results_of,
-    searchable_of as searchable_of,
 )
 from crewlite.state.providers.json import JsonProvider as JsonProvider
 from crewlite.state.providers.memory import InMemoryProvider as InMemoryProvider

@@ -124,6 +124,15 @@ class Store(Protocol):
 
     crewlite calls the verbs that write journals (`append`, `rewrite`, `remove`) from one thread at a time. It may call
     the other verbs from any thread, also while one of these works.
+
+    A store may also have these, which are looked up by name. Where it lacks one, crewlite reads or lists more:
+
+    * `mentions(run_id, branch, *parts) -> bool`: whether the stored bytes of the branch itself contain any of `parts`.
+    * `ended(branches) -> dict`: how these branches (see `BranchKey`) ended (see `End`): those whose last entry is
+      verified, and says so (see `reading.end_of`).
+    * `named(beginning) -> list`: the ids of the runs whose id begins so, in any order.
+    * `hold()`: keep open what the next read opens, until `close`. A store that stays open for long is not asked to.
+    * `results`: a ResultCache.
     """
 
     location: str
@@ -198,7 +207,7 @@ class Store(Protocol):
 
 
 class ResultCache(Protocol):
-    """Results of steps that other runs may reuse. A store that can hold them has a ResultCache as attribute `results`.
+    """Results of steps that other runs may reuse.
 
     Runs call `recall` and `remember`, `History.prune` calls `forget`, on the threads on which they use the store.
     Results belong to no run, so deleting runs keeps them.
@@ -232,34 +241,6 @@ class Exchange(ResultCache, Protocol):
         Returns whether `new` was stored. `forget` deletes the data, as it deletes a result. Raises OSError if storage
         fails.
         """
-
-
-class Searchable(Protocol):
-    """A store that can search its bytes. A store need not: then each long branch is read before it is forked."""
-
-    def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
-        """Return whether the stored bytes of the branch itself contain any of these parts."""
-
-
-class Ending(Protocol):
-    """A store that can tell how runs ended without reading their journals. A store need not: then each is read."""
-
-    def ended(self, branches: Iterable[BranchKey]) -> dict[BranchKey, End]:
-        """Return how these branches ended: those whose last entry is verified, and says so (see `reading.end_of`)."""
-
-
-class Naming(Protocol):
-    """A store that can list runs by their names alone. A store need not: then all branches are listed."""
-
-    def named(self, beginning: str) -> list[str]:
-        """Return the ids of the runs whose id begins so, in any order."""
-
-
-class Holding(Protocol):
-    """A store that can keep open what it reads with. A store need not: then it may open that anew for each read."""
-
-    def hold(self) -> None:
-        """Keep open what the next read opens, until `close`. A store that stays open for long is not asked to."""
 
 
 @runtime_checkable
@@ -306,9 +287,9 @@ def open_store(provider: BaseProvider, location: str) -> Store:
 
 
 def held(store: Store) -> Store:
-    """Have a store keep open what it reads with, as it will be closed soon, if it can (see `Holding`); return it."""
+    """Have a store keep open what it reads with, as it will be closed soon, if it can; return it."""
     if hasattr(store, "hold"):
-        cast("Holding", store).hold()
+        store.hold()
     return store
 
 
@@ -375,20 +356,21 @@ def change_shared(exchange: Exchange, key: str, change: Callable[[bytes | None],
     raise OSError(f"{key} was changed by other processes during each of {_TRIES} tries")
 
 
-def searchable_of(store: Store) -> Searchable | None:
-    """Return the store if it can search its bytes; None otherwise."""
-    return cast("Searchable", store) if hasattr(store, "mentions") else None
+def mentions(store: Store, run_id: str, branch: str, *parts: bytes) -> bool:
+    """Return whether the bytes of the branch itself may contain any of these parts, as far as the store tells."""
+    return not hasattr(store, "mentions") or store.mentions(run_id, branch, *parts)
 
 
 def ended(store: Store, branches: Iterable[BranchKey]) -> Mapping[BranchKey, End]:
     """Return which of these branches have certainly ended, and how; what it leaves out is to be read."""
-    return cast("Ending", store).ended(branches) if hasattr(store, "ended") else {}
+    return store.ended(branches) if hasattr(store, "ended") else {}
 
 
 def named(store: Store, beginning: str) -> Iterable[str]:
     """Return the ids of the runs whose id begins so."""
     if hasattr(store, "named"):
-        return cast("Naming", store).named(beginning)
+        found: Iterable[str] = store.named(beginning)
+        return found
     return {info.run_id for info in store.branches() if info.run_id.startswith(beginning)}
 
 

@@ -26,8 +26,7 @@ from crewlite.state.journal.journal import Journal, at_work_on
 from crewlite.state.journal.letters import Letter, send
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change
-from crewlite.state.providers import Store
-from crewlite.state.providers.base import Commit
+from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.misfits import misfit
 from crewlite.state.verbs.from_outside import appended, holder
 from crewlite.texts.resuming import branch_ref, in_shell

@@ -15,8 +15,7 @@ from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.entry import Entry
 from crewlite.state.journal.lineage import find_lineage, lost_base
-from crewlite.state.providers import Store
-from crewlite.state.providers.base import BranchKey
+from crewlite.state.providers import BranchKey, Store
 from crewlite.state.providers.reading import ends_claim, newest_sound_checkpoint, sound_part
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
 from crewlite.state.verbs.from_outside import holder_at

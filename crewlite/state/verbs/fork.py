@@ -20,7 +20,7 @@ from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import MARKS, check_effects
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage, readable_branches
-from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, searchable_of
+from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, mentions
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.edit import changed_steps
@@ -280,12 +280,8 @@ def _fork(
 
 
 def _may_have_effects(store: Store, infos: Mapping[str, BranchInfo], branch: str) -> bool:
-    """Return whether a branch, or one that it is forked from, may have made calls with effect="once".
-
-    A store that is Searchable tells that faster than its entries can be read.
-    """
-    searchable = searchable_of(store)
-    while searchable and (info := infos.get(branch)) and not searchable.mentions(info.run_id, branch, *MARKS):
+    """Return whether a branch, or one that it is forked from, may have made calls with effect="once"."""
+    while (info := infos.get(branch)) and not mentions(store, info.run_id, branch, *MARKS):
         if info.base is None:
             return False
         branch = info.base["branch"]

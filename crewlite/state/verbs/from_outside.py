@@ -11,8 +11,7 @@ from crewlite.state.format.commit import Claim
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.opening import at_work
-from crewlite.state.providers import Store
-from crewlite.state.providers.base import Commit
+from crewlite.state.providers import Commit, Store
 
 T = TypeVar("T")
 _TRIES = 20  # others may commit meanwhile, though hardly that often in a row

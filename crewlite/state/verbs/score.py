@@ -12,8 +12,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal.lineage import read_lineage, stored_already
-from crewlite.state.providers import Store
-from crewlite.state.providers.base import Commit
+from crewlite.state.providers import Commit, Store
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.verbs.from_outside import appended
 from crewlite.texts.secrets import Secrets
