@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import Field, ValidationInfo, field_validator
 
 from crewlite.definitions.definition import Described
+from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError, meant
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
 from crewlite.lazy import lazy
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from crewlite.state.providers import BaseProvider
 else:
     events = lazy("crewlite.events.base")
+    BaseEvent = BaseProvider = Any
 
 providers = lazy("crewlite.state.providers")  # a definition needs none before it is kicked off
 
@@ -31,17 +33,19 @@ class CheckpointConfig(Described):
     store. The texts in `redact` of any of them are secret in the complete run.
     """
 
-    location: str = "./.checkpoints"
+    location: Takes[str | os.PathLike[str], str] = left_out("./.checkpoints")
     """A directory, or a database file (.db, .sqlite). Relative to the working directory at kickoff."""
-    on_events: tuple[str, ...] | Literal[True] = True
+    on_events: Takes[
+        Iterable[CheckpointEventType | Literal["*"] | type[BaseEvent]] | Literal[True], tuple[str, ...] | Literal[True]
+    ] = left_out(True)
     """Events that create a checkpoint, by name or class; "*" for every recorded event except signals. True, the
     default, stands for the usual ones of what is kicked off: of a crew `task_completed`, of an agent alone
     `lite_agent_execution_completed`, of a flow those of its methods or steps, and of the tasks in it."""
-    provider: Any = None
+    provider: Takes[BaseProvider | None, Any] = left_out(None)
     """A BaseProvider; None chooses by the location: SqliteProvider for .db and .sqlite, else JsonProvider."""
     max_checkpoints: int | None = Field(default=None, ge=1)
     """The number of checkpoints to keep per branch; older ones are dropped. None keeps all."""
-    restore_from: str | None = None
+    restore_from: Takes[str | UUID | os.PathLike[str] | None, str | None] = left_out(None)
     """For `from_checkpoint=`: the ref to resume from (a file, a location, `db#id`, an id, `latest`)."""
     durability: Literal["sync", "async"] = "sync"
     """"sync": each outcome is on disk before the run continues. "async": outcomes are written in order while the run
@@ -54,25 +58,8 @@ class CheckpointConfig(Described):
     on_conflict: Literal["last", "error"] = "last"
     """If parallel steps change the same value of the state: "last" keeps the change that was committed later and emits
     an event; "error" fails the later step with StateConflict, so that its retries can change the value again."""
-    redact: tuple[str, ...] | None = None
+    redact: Takes[Iterable[str] | None, tuple[str, ...] | None] = left_out(None)
     """Further texts that must not be stored or shown."""
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self,
-            *,
-            location: str | os.PathLike[str] = "./.checkpoints",
-            on_events: Iterable[CheckpointEventType | Literal["*"] | type[BaseEvent]] | Literal[True] = True,
-            provider: BaseProvider | None = None,
-            max_checkpoints: int | None = None,
-            restore_from: str | UUID | os.PathLike[str] | None = None,
-            durability: Literal["sync", "async"] = "sync",
-            on_save_error: Literal["warn", "raise"] = "warn",
-            on_drift: Literal["keep", "rerun", "error"] | None = None,
-            on_conflict: Literal["last", "error"] = "last",
-            redact: Iterable[str] | None = None,
-        ) -> None: ...
 
     @field_validator("location", "restore_from", mode="before")
     @classmethod
