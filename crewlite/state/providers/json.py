@@ -75,7 +75,7 @@ class JsonProvider:
 
 
 class JsonStore:
-    """An opened directory.
+    """The store of a directory.
 
     A method that writes holds the lock of the run from its first read to the last checkpoint file that it writes, so
     nobody else changes the run meanwhile. A method that reads takes no lock and changes no file.
@@ -97,7 +97,6 @@ class JsonStore:
         """(device, inode) of the directory `journals` at the first of these claims, to notice that it was replaced."""
 
     def append(self, commits: Sequence[Commit]) -> None:
-        """Store the commits durably, as Store.append describes."""
         begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
         if begun and not all(start.get("base") for _, start in begun):
             if not self.paths.journals.is_dir() and any(map(reading.pays_anew, commits)):
@@ -112,7 +111,6 @@ class JsonStore:
                 self._go_on(commits)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
-        """Return the verified entries of a branch, as Store.read describes."""
         head = self.heads.read(run_id, branch)  # before the journal: writers write the journal first, then the head
         entries, _ = self.journals.scan(run_id, branch)
         problem = lacking(head, entries)
@@ -122,7 +120,6 @@ class JsonStore:
         return entries
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """Replace all entries of a branch by compacted ones, as Store.rewrite describes."""
         path = self.paths.journal(run_id, branch)
         if not path.exists():
             raise reading.no_branch(run_id, branch, own[-1].seq if own else 0)
@@ -138,7 +135,6 @@ class JsonStore:
                 self._tails[run_id, branch] = Tail.of(path, entries, len(data))._replace(files=tail.files)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
-        """Delete a run with all its branches, as Store.remove describes."""
         directory = self.paths.run(run_id)
         if not directory.is_dir():  # another process was faster
             branch = next(iter(heads), "main")
@@ -160,7 +156,6 @@ class JsonStore:
             log.warning("run %r is deleted, but not all of its files: %s", run_id, error)
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """List checkpoints, newest first, as Store.places describes."""
         found = self.files.listed(part, limit, before)
         left = {at: abandoned(rewinds_in(self.heads.read(*at))) for at in {(one.run_id, one.branch) for one in found}}
         return [replace(one, abandoned=is_abandoned(one.seq, left[one.run_id, one.branch])) for one in found]

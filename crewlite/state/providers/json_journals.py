@@ -30,7 +30,10 @@ _HOLE = 32  # so many zeros in a row are an unwritten part of a file, not a chan
 
 
 class JournalFiles:
-    """The journals of one location. `ref`: a function that returns the ref of a checkpoint, for error messages."""
+    """The journals of one location, with the verbs of a store about them.
+
+    `ref`: a function that returns the ref of a checkpoint, for error messages.
+    """
 
     def __init__(self, paths: Paths, ref: Callable[[CheckpointRecord], str]) -> None:
         self._paths, self._location = paths, str(paths.root)
@@ -69,7 +72,6 @@ class JournalFiles:
         return self.sound(run_id, branch, journal.read())
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return the checksum of one entry of a branch; None if the branch has no such entry."""
         path = self._paths.journal(run_id, branch)
         data = _bytes(path) or b""
         try:
@@ -86,7 +88,6 @@ class JournalFiles:
         return int(found[1]) if found else None
 
     def ended(self, branches: Iterable[BranchKey]) -> dict[BranchKey, End]:
-        """Return which of these branches ended, and how, by its last lines, as Ending.ended describes."""
         return {key: end for key in branches if (end := self._end_of(self._paths.journal(*key)))}
 
     def _end_of(self, path: Path) -> End | None:
@@ -97,17 +98,14 @@ class JournalFiles:
             return None
 
     def named(self, beginning: str) -> list[str]:
-        """Return the ids of the runs whose id begins so."""
         runs = map(self._paths.run_of, directories_in(str(self._paths.journals)))
         return [run_id for run_id in runs if run_id.startswith(beginning)]
 
     def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
-        """Return whether the journal of a branch contains any of these bytes, without reading the entries."""
         data = _bytes(self._paths.journal(run_id, branch)) or b""
         return any(part in data for part in parts)
 
     def touched(self, run_id: str, branch: str) -> float:
-        """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
         path = self._paths.journal(run_id, branch)
         try:
             return path.stat().st_mtime
@@ -134,7 +132,6 @@ class JournalFiles:
         return None, None
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """List the branches of one run, or of all runs, as Store.branches describes."""
         infos = []
         above = str(self._paths.journals)
         for directory in [self._paths.run(run_id).name] if run_id else directories_in(above):

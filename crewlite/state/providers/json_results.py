@@ -11,7 +11,7 @@ from crewlite.system.file_locks import locked
 
 
 class ResultFiles:
-    """The results of one location. `make()` creates the location before the first result is stored."""
+    """The ResultCache of one location. `make()` creates the location before the first result is stored."""
 
     def __init__(self, root: Path, make: Callable[[], None]) -> None:
         self._root = root / "cache"
@@ -19,17 +19,14 @@ class ResultFiles:
         self._make = make
 
     def recall(self, key: str) -> bytes | None:
-        """Return the bytes last remembered under `key`; None if there are none."""
         return disk.content(self._path(key))
 
     def remember(self, key: str, data: bytes) -> None:
-        """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
         self._prepare()
         with locked([self._lock]):
             disk.replace(self._path(key), data)
 
     def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Store `new` under `key` if `old` is stored there, and return whether it was. Raises OSError."""
         self._prepare()
         with locked([self._lock]):
             if is_old := self.recall(key) == old:
@@ -43,7 +40,6 @@ class ResultFiles:
             disk.replace(self._root / ".gitignore", b"*\n")
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
-        """Delete results remembered before `before`, in seconds since the epoch. Returns their number."""
         old = [path for path in self._root.glob("*.json") if _written(path) < before]
         if dry_run or not old:
             return len(old)

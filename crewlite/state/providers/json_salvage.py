@@ -50,16 +50,13 @@ class JsonSalvage:
         self._dropped: set[str] = set()
 
     def runs(self) -> list[str]:
-        """Return the ids of all runs that left any record here."""
         return [self._paths.run_of(directory) for directory in sorted(directories_in(str(self._paths.journals)))]
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
-        """Protect a run against changes by other processes during the block."""
         writes = self._repair and self._paths.journals.is_dir()
         return locked([self._paths.lock(run_id)], shared=not writes)
 
     def branches(self, run_id: str) -> list[RawBranch]:
-        """Return the branches of a run as they are stored, damaged or not."""
         found, directory = [], self._paths.run(run_id)
         for name in sorted(journals_in(str(directory))):
             path, branch = directory / name, self._paths.branch_of(name)
@@ -83,8 +80,6 @@ class JsonSalvage:
         return "torn_tail", f"it ends in an incomplete write of {number_of(len(tail), 'byte')}"
 
     def cut(self, raw: RawBranch, sound: Sequence[Entry], why: str) -> Callable[[], object]:
-        """Return a function that quarantines the records of a branch after those of the entries `sound`."""
-
         def write() -> None:
             path, data, kept = Path(raw.where), _joined(raw.records), _joined(raw.records[: len(sound)])
             if disk.read_complete(path) != data:
@@ -103,7 +98,6 @@ class JsonSalvage:
         return write
 
     def quarantined(self, raw: RawBranch) -> str:
-        """Return text that says where `cut` puts the records that it removes."""
         return f"set aside as {_quarantine_path(Path(raw.where), _joined(raw.records)).name}"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:

@@ -114,7 +114,7 @@ def is_database(location: str) -> bool:
 
 
 class SqliteStore:
-    """An opened database."""
+    """The store of a database."""
 
     def __init__(self, path: Path) -> None:
         self.location = str(path)
@@ -122,13 +122,11 @@ class SqliteStore:
         self.results = ResultRows(self._database)
 
     def append(self, commits: Sequence[Commit]) -> None:
-        """Store the commits durably, in one transaction, as Store.append describes."""
         with self._database.writing():
             for commit in commits:
                 self._append(commit)
 
     def read(self, run_id: str, branch: str) -> list[Entry]:
-        """Return the verified entries of a branch, as Store.read describes."""
         where = f"{self.location}, run {run_id}, branch {branch}"
         rows = self._database.query(
             "SELECT branch.seq, head, entry.seq, sum, body FROM branch LEFT JOIN entry ON branch_id = id "
@@ -146,7 +144,6 @@ class SqliteStore:
         return found
 
     def sum_at(self, run_id: str, branch: str, seq: int) -> str | None:
-        """Return the checksum of one entry of a branch; None if the branch has no such entry."""
         return self._sum_at(self._database.query, run_id, branch, seq)
 
     def _sum_at(self, ask: Callable[..., Iterable[Any]], run_id: str, branch: str, seq: int) -> str | None:
@@ -166,7 +163,6 @@ class SqliteStore:
             raise JournalCorrupt(where, str(problem), None, self.location) from None
 
     def mentions(self, run_id: str, branch: str, *parts: bytes) -> bool:
-        """Return whether an entry of a branch contains any of these bytes, without reading the entries."""
         rows = self._database.query(
             "SELECT CAST(body AS BLOB) FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=?",
             (run_id, branch),
@@ -174,17 +170,14 @@ class SqliteStore:
         return any(part in body for (body,) in rows if body for part in parts)
 
     def ended(self, branches: Iterable[BranchKey]) -> dict[BranchKey, End]:
-        """Return which of these branches ended, and how, by its last rows, as Ending.ended describes."""
         wanted = set(branches)
         return self._database.read(lambda db: _ends(db.execute(_LAST, (reading.LAST,)), wanted), {})
 
     def touched(self, run_id: str, branch: str) -> float:
-        """Return the time of a branch's last commit or sign of life, in seconds since the epoch; 0 if there is none."""
         rows = self._database.peek("SELECT touched FROM branch WHERE run_id=? AND name=?", (run_id, branch))
         return float(rows[0][0]) if rows and isinstance(rows[0][0], int | float) else 0.0
 
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        """Replace all entries of a branch by compacted ones, as Store.rewrite describes."""
         with self._database.writing():
             rows = self._database.ask(
                 "SELECT entry.seq, sum, id FROM entry JOIN branch ON branch_id = id "
@@ -200,7 +193,6 @@ class SqliteStore:
         self._database.give_back()
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
-        """Delete a run with all its branches, as Store.remove describes."""
         with self._database.writing():
             rows = self._database.ask("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
             reading.check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
@@ -212,11 +204,9 @@ class SqliteStore:
         self._database.give_back()
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """List the branches of one run, or of all runs, as Store.branches describes."""
         return self._database.read(lambda db: self._branches(db.execute, run_id), [])
 
     def named(self, beginning: str) -> list[str]:
-        """Return the ids of the runs whose id begins so."""
         rows = self._database.query(
             "SELECT DISTINCT run_id FROM branch WHERE run_id >= ? AND run_id < ?",
             (beginning, f"{beginning}~"),  # ~ comes after all characters that an id may have
@@ -224,7 +214,6 @@ class SqliteStore:
         return [run_id for (run_id,) in rows]
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """List checkpoints, newest first, as Store.places describes."""
         asked = (
             "SELECT place.id, run_id, name, place.seq, parent_id, trigger, address, label, created_at, sum "
             "FROM place JOIN branch ON branch_id = branch.id "
@@ -247,7 +236,6 @@ class SqliteStore:
         return found
 
     def ref(self, checkpoint: CheckpointRecord) -> str:
-        """Return `database#id`."""
         return f"{self.location}#{checkpoint['id']}"
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
@@ -256,11 +244,9 @@ class SqliteStore:
         return opened
 
     def hold(self) -> None:
-        """Keep a connection for queries open, as Holding describes."""
         self._database.readers.holds = True
 
     def close(self) -> None:
-        """Close the database."""
         self._database.readers.holds = False
         self._database.close()
 

@@ -325,23 +325,20 @@ def row_digest(row: Sequence[Any]) -> str:
 
 
 class ResultRows:
-    """The results of one database."""
+    """The ResultCache of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def recall(self, key: str) -> bytes | None:
-        """Return the bytes last remembered under `key`; None if there are none."""
         rows = self._rows("SELECT data FROM cache WHERE key=?", key)
         return bytes(rows[0][0]) if rows else None
 
     def remember(self, key: str, data: bytes) -> None:
-        """Store `data` under `key`, replacing earlier data of that key. Raises OSError if storage fails."""
         with self._database.writing():
             self._put(key, data)
 
     def exchange(self, key: str, old: bytes | None, new: bytes) -> bool:
-        """Store `new` under `key` if `old` is stored there, and return whether it was. Raises OSError."""
         with self._database.writing():
             found = self._database.ask("SELECT data FROM cache WHERE key=?", (key,)).fetchone()
             if is_old := (bytes(found[0]) if found else None) == old:
@@ -349,7 +346,6 @@ class ResultRows:
         return is_old
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
-        """Delete results remembered before `before`, in seconds since the epoch. Returns their number."""
         rows = self._rows("SELECT key FROM cache WHERE at<?", before)
         if rows and not dry_run:
             with self._database.writing():
