@@ -15,14 +15,13 @@ from crewlite.lazy import difflib
 from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.record import Record
+from crewlite.state.format.turns import ID
 from crewlite.state.reading.shown import as_text, plain
 
 _CONTEXT = 2  # unchanged lines that are shown around a change
 _MATCHED = 40_000  # pairs of lines that are compared with each other; beyond that the lines count as replaced
 _LINES = 200  # lines of one diff
 _WIDTH = 600  # characters of one line
-ID = "id"
-"""The text by which each run of a class flow names its state, unless it is given one: it counts as no difference."""
 _OWN = "(made by the run)"
 Status = Literal["same", "changed", "only_a", "only_b", "unknown"]
 """`unknown`: of a step that one run has and the other had, before a prune left it out."""
@@ -48,7 +47,10 @@ class FieldDiff:
 
 
 def state_diffs(a: Record, b: Record) -> tuple[FieldDiff, ...]:
-    """Compare the named values and the collections of two runs. A collection is compared as the list of its items."""
+    """Compare the named values and the collections of two runs. A collection is compared as the list of its items.
+
+    An id that each run has made for its state counts as no difference.
+    """
     before, after = without_items(a.values), without_items(b.values)
     if has_own_id(a, "", before) and has_own_id(b, "", after):
         before = {**before, ID: after[ID]}

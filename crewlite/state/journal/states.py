@@ -246,10 +246,9 @@ class States:
             view.outlook(but={step["address"] for step in steps} - again.keys()),
             self._recorded_with(commit),
         )
-        found = _difference(recorded, seen, names)
-        if names is None:
-            return [*found, *_items_anew(recorded, seen)]
-        return [*found, *_items_anew(recorded, seen, (path for changes in again.values() for _, path, *_ in changes))]
+        paths = (path for changes in again.values() for _, path, *_ in changes)
+        anew = _items_anew(recorded, seen, None if names is None else paths)
+        return [*_difference(recorded, seen, names), *anew]
 
     def _recorded_with(self, commit: Commit) -> Mapping[str, Json]:
         """Return the values as this commit records them, without the changes of its steps."""

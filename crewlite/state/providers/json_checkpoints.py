@@ -75,21 +75,14 @@ class CheckpointFiles:
         `read()` returns all entries of the branch, and is called when the commit drops a checkpoint; None if the commit
         itself has all entries.
         """
-        named: dict[str, str] = {}
-        dropped: list[str] = []
         for entry in commit.entries:
             if checkpoint := entry.commit.get("place"):
-                path = named[checkpoint["id"]] = self.path(checkpoint)
-                changes.setdefault(path, self.document(tail.run, entry, tail.path))
-            dropped += map(itemgetter(0), entry.commit.get("drops", ()))
-        if dropped:
+                changes.setdefault(self.path(checkpoint), self.document(tail.run, entry, tail.path))
+        if dropped := dropped_by(commit.entries):
             if tail.files is None:
                 tail = tail._replace(files=self.paths(read() if read else commit.entries))
-            before = tail.files or {}
-            others = {path[_ID_IN_NAME]: path for path in changes}  # of other commits that are written at the same time
-            for gone in dropped:
-                if file := named.get(gone) or before.get(gone) or others.get(gone):
-                    changes[file] = None
+            known = {path[_ID_IN_NAME]: path for path in changes} | (tail.files or {})
+            changes |= {known[gone]: None for gone in dropped if gone in known}
         return tail
 
     def make(self, changes: Changes) -> None:

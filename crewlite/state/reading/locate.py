@@ -84,7 +84,9 @@ def locate(text: str, location: str, provider: BaseProvider | None, identity: st
         return _file(text) if text.endswith(".json") else _newest_at(text, provider, identity)
     path, hash_, part = text.rpartition("#")
     if hash_ and path and ("@" not in path or os.path.exists(path)):  # otherwise # is part of an address: main@task#2
-        return _checkpoint_in(_existing(text, path, provider), path, part)
+        there = _existing(text, path, provider)
+        with opened(there, path) as store:
+            return _one_checkpoint(store.places(part) or _fork_bases(store, part), there, path, part)
     if os.sep in text and not os.path.exists(text) and text.startswith((".", os.sep)):
         raise RefError(text, "does not exist")
     try:
@@ -152,11 +154,6 @@ def _file(text: str) -> Located:
         raise RefError(text, "does not exist", others)
     checkpoint = JsonStore(path.absolute().parent).check_file(path.absolute())
     return Located(JsonProvider(), str(path.parent), checkpoint.run_id, checkpoint.branch, checkpoint.id)
-
-
-def _checkpoint_in(provider: BaseProvider, location: str, part: str) -> Located:
-    with opened(provider, location) as store:
-        return _one_checkpoint(store.places(part) or _fork_bases(store, part), provider, location, part)
 
 
 def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
