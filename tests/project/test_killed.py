@@ -11,7 +11,7 @@ import pytest
 from tests import children
 
 PROGRAMS = Path(__file__).with_name("programs")
-QUESTIONS = {"from_files": 4, "by_hand": 4, "side_by_side": 6}
+QUESTIONS = {"from_files": 4, "by_hand": 4, "side_by_side": 6, "turns": 4}
 
 
 def life(name, folder, die_at=0):
@@ -42,6 +42,6 @@ def test_it_goes_on_and_asks_again_only_what_was_not_answered(alone, at, tmp_pat
     name, printed, asked = alone
     assert life(name, tmp_path, at)[0] == -9
     code, said, again = life(name, tmp_path)
-    assert (code, said) == (0, printed)
+    assert (code, said) == (0, printed), said
     assert sorted(again) == sorted([*asked, again[at - 1]]), "but for the question that it was killed at"
     assert life(name, tmp_path)[1:] == (printed, again), "a third life asks nothing at all"

@@ -148,12 +148,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
-
-        def run_named(found: Request) -> Awaitable[Finished[T]]:
-            found = named(root, found)
-            return _run(root, found, plan(root, found))
-
-        return await _as_found(root, request, run_named)
+        return await _as_found(root, named(root, request), lambda found: _run(root, found, plan(root, found)))
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
         if request.operation_id is not None:
             raise ConfigError(

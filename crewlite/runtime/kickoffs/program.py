@@ -1,8 +1,8 @@
 """A program whose runs are named from outside: `CREWLITE_RUN_ID=night-7 python main.py`.
 
 Every kickoff that does not name a run then gets a run_id made from this name, the definition, its inputs, and the
-number of equal kickoffs before it in this program. If the program is started again, finished runs return their stored
-results and interrupted runs are resumed.
+number of equal kickoffs before it in this program; a turn of a state that `@persist` keeps gets it as operation_id. If
+the program is started again, finished runs return their stored results and interrupted runs are resumed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _lock = lock()
 
 
 def named(root: Root[Any], request: Request) -> Request:
-    """Return the request with a run_id made for this program.
+    """Return the request with a run_id made for this program, or an operation_id if its inputs name the run.
 
     The request is returned unchanged if the environment names no program, if the request names a run itself, or if the
     definition has checkpoint=False. Raises ConfigError if the name in the environment cannot be used in a run_id.
     """
     program = os.environ.get(NAME)
-    names_one = request.run_id is not None or request.resume or request.from_checkpoint is not None
-    if not program or names_one or root.setting is False:
+    given = (request.run_id, request.operation_id, request.from_checkpoint)
+    if not program or request.resume or given != (None, None, None) or root.setting is False:
         return request
     try:
         as_run_id(program)
@@ -45,5 +45,7 @@ def named(root: Root[Any], request: Request) -> Request:
     with _lock:
         _asked[f"{program}.{question}"] += 1
         number = _asked[f"{program}.{question}"]
-    again = f".{number}" if number > 1 else ""
-    return replace(request, run_id=f"{program}.{question}{again}", from_checkpoint=CheckpointConfig())
+    name = f"{program}.{question}.{number}" if number > 1 else f"{program}.{question}"
+    if root.continuing(request):
+        return replace(request, operation_id=name)
+    return replace(request, run_id=name, from_checkpoint=CheckpointConfig())

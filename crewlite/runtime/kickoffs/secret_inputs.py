@@ -28,7 +28,8 @@ def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
     if names := holding_secrets(inputs):
         raise ConfigError(
             f"{how} finds a run by its inputs, but the input {', '.join(names)} holds a secret. Secrets are never "
-            f"recorded, so a run with another secret could be taken for this one. Name the run: pass run_id="
+            f"recorded, so a run with another secret could be taken for this one. Name the run: pass run_id=, or "
+            f"operation_id= beside the id of a state"
         )
 
 
