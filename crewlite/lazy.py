@@ -1,7 +1,7 @@
 """Modules and names that are imported at their first use, although a file or a package names them like others.
 
 Modules: only those that would make `import crewlite` slow: jinja2, sqlite-utils, rich; and the modules of the standard
-library below, which a definition needs only when it is kicked off.
+library below, which a definition needs only when it is kicked off, or only runs in a database need.
 """
 
 from __future__ import annotations
@@ -67,8 +67,9 @@ def first_use(
 if TYPE_CHECKING:
     import asyncio
     import difflib
+    import sqlite3
     from concurrent import futures
 else:
-    asyncio, difflib, futures = lazy("asyncio"), lazy("difflib"), lazy("concurrent.futures")
+    asyncio, difflib, sqlite3, futures = map(lazy, ("asyncio", "difflib", "sqlite3", "concurrent.futures"))
 
-__all__ = ["asyncio", "difflib", "first_use", "futures", "imported", "lazy"]
+__all__ = ["asyncio", "difflib", "first_use", "futures", "imported", "lazy", "sqlite3"]

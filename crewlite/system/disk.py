@@ -15,19 +15,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, Any, Literal
 
 from crewlite.errors import StoreBusy
 from crewlite.ids import new_id
-from crewlite.lazy import lazy
+from crewlite.lazy import sqlite3
 from crewlite.system.file_locks import BINARY, UNBLOCKED, close_locked, take_lock
 from crewlite.system.forked import between_forks, lock
 from crewlite.system.syncing import sync
-
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = lazy("sqlite3")  # needed only by runs that are stored in a database
 
 PATIENCE = 10.0  # seconds to wait for a database that another connection is writing to
 _making = lock()

@@ -16,10 +16,10 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
-from crewlite.lazy import lazy
+from crewlite.lazy import lazy, sqlite3
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, Head, InvalidEntry, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
@@ -38,13 +38,8 @@ from crewlite.state.providers.sqlite_database import (
 )
 from crewlite.system import disk
 
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = lazy("sqlite3")  # loads when a database is opened
 sqlite_salvage = lazy("crewlite.state.providers.sqlite_salvage")  # only the doctor needs it
 
-T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
 _DEFAULT = ".checkpoints"
 """The default location, which is the name of a directory for JsonProvider."""

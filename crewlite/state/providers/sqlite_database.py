@@ -12,11 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from crewlite.encoding.codec import digest
 from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError, StoreUnusable
-from crewlite.lazy import lazy
+from crewlite.lazy import lazy, sqlite3
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
 from crewlite.state.providers.reading import exists
@@ -25,10 +25,6 @@ from crewlite.system import disk
 from crewlite.system.forked import between_forks, rlock
 from crewlite.system.steady_clock import steady
 
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = lazy("sqlite3")  # loads when a database is opened
 sqlite_tables = lazy("crewlite.state.providers.sqlite_tables")  # which loads sqlite_utils
 
 T = TypeVar("T")

@@ -7,13 +7,10 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from crewlite.lazy import sqlite3
 from crewlite.system import disk
 from crewlite.system.forked import between_forks
-
-if TYPE_CHECKING:
-    import sqlite3
 
 FileId = tuple[int, int]
 """The device and the inode of a file."""

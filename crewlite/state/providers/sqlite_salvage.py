@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crewlite.errors import SchemaTooNew
 from crewlite.ids import now
-from crewlite.lazy import lazy
+from crewlite.lazy import sqlite3
 from crewlite.state.format.entry import SCHEMA, Entry
 from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, RawCommit, Unreadable, loosely
@@ -31,11 +31,6 @@ from crewlite.state.providers.sqlite_reading import as_text
 from crewlite.system import disk
 from crewlite.system.forked import between_forks
 from crewlite.texts.wording import listed, number_of
-
-if TYPE_CHECKING:
-    import sqlite3
-else:
-    sqlite3 = lazy("sqlite3")  # loads when a database is opened
 
 Statement = tuple[str, Sequence[Any]]
 
