@@ -26,10 +26,9 @@ from crewlite.lazy import lazy
 from crewlite.refs import check_name
 from crewlite.state.comparing.run_diff import Reading, RunDiff, compare
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.finding import Explorable, Finder, no_checkpoint
+from crewlite.state.finding import Explorable, Finder, no_checkpoint, readable, unfinished
 from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone, readable_branches
-from crewlite.state.many_runs import readable, unfinished
 from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
 from crewlite.state.providers.base import for_threads, open_store
 from crewlite.state.reading.checkpoint import Checkpoint

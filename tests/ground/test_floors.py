@@ -43,7 +43,6 @@ FLOORS = {
     "all runs": {
         "state.run_history",
         "state.finding",
-        "state.many_runs",
         "state.run_page",
         "state.history",
         "state",

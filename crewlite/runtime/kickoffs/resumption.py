@@ -34,8 +34,7 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import recorded
-from crewlite.state.providers import exists, opened, provider_for
-from crewlite.state.providers.base import ended
+from crewlite.state.providers import ended, exists, opened, provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.over_runs import each

@@ -15,6 +15,7 @@ from crewlite.state.providers.base import (
     Store as Store,
     change_shared as change_shared,
     declares as declares,
+    ended as ended,
     exchange_of as exchange_of,
     exists as exists,
     held as held,
