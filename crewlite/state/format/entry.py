@@ -83,9 +83,13 @@ class InvalidEntry(Exception):
 def next_entry(parts: CommitParts, *, after: Head) -> Entry:
     """Seal an entry with these parts. `after`: the head of the branch before it.
 
-    Raises InvalidEntry for a checkpoint of another commit without that commit's checksum, as `read_commit` would.
+    A checkpoint without a time gets that of the entry. Raises InvalidEntry for a checkpoint of another commit without
+    that commit's checksum, as `read_commit` would.
     """
-    return seal({"schema": SCHEMA, "seq": after[0] + 1, "at": now_text(), **parts}, after=after[1])
+    commit: Commit = {"schema": SCHEMA, "seq": after[0] + 1, "at": now_text(), **parts}
+    if checkpoint := commit.get("place"):
+        commit["place"] = {"at": commit["at"], **checkpoint}
+    return seal(commit, after=after[1])
 
 
 def seal(commit: Commit, *, after: str) -> Entry:

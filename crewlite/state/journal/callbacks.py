@@ -6,34 +6,21 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 log = logging.getLogger("crewlite.state")
 Done = Callable[[BaseException | None], None]
 """Called with None once all is written, or with the error if it was not."""
 
 
-class Waits(Protocol):
-    """What waits for a commit."""
-
-    @property
-    def done(self) -> Done:
-        """What to call."""
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop to call it on; None for the thread that writes."""
-
-
-def call_back(waiting: Iterable[Waits], error: BaseException | None) -> None:
-    """Call `done` of each: on its event loop, or on this thread if it has none."""
+def call_back(waiting: Iterable[tuple[Done, asyncio.AbstractEventLoop | None]], error: BaseException | None) -> None:
+    """Call each: on its event loop, or on this thread if it has none."""
     by_loop: dict[asyncio.AbstractEventLoop, list[Done]] = {}
     here: list[Done] = []  # list[Done]() takes as long as the rest of this
-    for one in waiting:
-        (by_loop.setdefault(one.loop, []) if one.loop else here).append(one.done)
-    for loop, dones in by_loop.items():
+    for done, loop in waiting:
+        (by_loop.setdefault(loop, []) if loop else here).append(done)
+    for its_loop, dones in by_loop.items():
         with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
-            loop.call_soon_threadsafe(_call_all, dones, error)
+            its_loop.call_soon_threadsafe(_call_all, dones, error)
     if here:
         _call_all(here, error)  # last, as it may take time
 

@@ -274,7 +274,7 @@ class Writer:
             except Empty:
                 return
             if job:
-                call_back([job], error)
+                call_back([(job.done, job.loop)], error)
 
     def _next(self) -> _Job | None:
         """Return the next job. While there is none, and between jobs, check the branches that are being run."""
@@ -380,15 +380,15 @@ class Writer:
                 return
             [(failed, commit)] = commits.items()
             failed.backlog = commit.entries
-            call_back([job for job in jobs if job.queue is failed], self._fence(failed, error))
-            call_back([job for job in jobs if job.queue is not failed], None)  # which had nothing to write
+            call_back([(job.done, job.loop) for job in jobs if job.queue is failed], self._fence(failed, error))
+            call_back([(job.done, job.loop) for job in jobs if job.queue is not failed], None)  # had nothing to write
             return
         for queue, commit in commits.items():
             queue.backlog, queue.read, (queue.seq, queue.sum) = (), (), commit.head  # the seq last: see Journal.flush
             queue.held, queue.moved, queue.touched = True, True, committed_at(commit)
             for entry in commit.entries:
                 queue.drops |= "drops" in entry.commit
-        call_back(jobs, None)
+        call_back([(job.done, job.loop) for job in jobs], None)
         for queue in commits:
             if queue.drops:
                 self._compact(queue)

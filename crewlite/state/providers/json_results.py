@@ -40,11 +40,11 @@ class ResultFiles:
             disk.replace(self._root / ".gitignore", b"*\n")
 
     def forget(self, before: float, *, dry_run: bool = False) -> int:
-        old = [path for path in self._root.glob("*.json") if _written(path) < before]
+        old = [path for path in self._root.glob("*.json") if modified(path) < before]
         if dry_run or not old:
             return len(old)
         with locked([self._lock]):
-            old = [path for path in old if _written(path) < before]  # one may have been remembered again meanwhile
+            old = [path for path in old if modified(path) < before]  # one may have been remembered again meanwhile
             for path in old:
                 disk.remove(path)
         return len(old)
@@ -53,7 +53,7 @@ class ResultFiles:
         return self._root / f"{key}.json"
 
 
-def _written(path: Path) -> float:
+def modified(path: Path) -> float:
     """Return the time of the last write of a file, in seconds since the epoch; infinity if it does not exist."""
     try:
         return path.stat().st_mtime

@@ -27,6 +27,7 @@ from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
 from crewlite.state.providers.json_paths import Paths
+from crewlite.state.providers.json_results import modified
 from crewlite.state.providers.reading import live_checkpoints
 from crewlite.state.providers.salvage import Flaw, RawBranch, RawCommit, loosely
 from crewlite.system import disk
@@ -186,10 +187,11 @@ class JsonSalvage:
             directory = bool(_BEING_MADE.fullmatch(inside.name)) and inside.is_dir() and not inside.is_symlink()
             if not directory and not _TEMPORARY.fullmatch(inside.name):
                 continue
-            if any(_BEING_MADE.fullmatch(parent.name) for parent in inside.parents) or not _is_stale(inside):
+            if any(_BEING_MADE.fullmatch(parent.name) for parent in inside.parents):
                 continue
-            remove = partial(disk.remove_directory if directory else disk.remove, inside)
-            yield Flaw("stray_file", str(inside), "an interrupted write left it", "removed", remove)
+            if time.time() - modified(inside) > _STALE:
+                remove = partial(disk.remove_directory if directory else disk.remove, inside)
+                yield Flaw("stray_file", str(inside), "an interrupted write left it", "removed", remove)
 
 
 def _is_no_file(path: Path) -> bool:
@@ -230,10 +232,3 @@ def _quarantine(path: Path, data: bytes) -> None:
 
 def _quarantine_path(path: Path, data: bytes) -> Path:
     return path.with_name(f"{path.name}.aside-{blake2b(data, digest_size=8).hexdigest()}")
-
-
-def _is_stale(path: Path) -> bool:
-    try:
-        return time.time() - path.stat().st_mtime > _STALE
-    except FileNotFoundError:
-        return False

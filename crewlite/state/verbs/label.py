@@ -5,7 +5,7 @@ from __future__ import annotations
 from crewlite import events
 from crewlite.errors import RefError
 from crewlite.events.event_bus import event_bus
-from crewlite.ids import now_text, short
+from crewlite.ids import short
 from crewlite.refs import check_name
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
@@ -53,7 +53,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
             f"has ended, or name the place by a fork: {instead}",
         )
         new = _checkpoint(record, record.checkpoints[found.id], total, name)
-        parts: CommitParts = {"place": {**new, "at": now_text()}}
+        parts: CommitParts = {"place": new}
         parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
         return [Commit.saying(found.run_id, found.branch, record.head, parts)], (found.branch, new["id"], True)
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crewlite.encoding.codec import decode, encode
-from crewlite.ids import now_text
-from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
@@ -52,8 +50,7 @@ def record_score(
         totals = {"finished_tasks": len(record.tasks), "tokens": record.paid.total.total_tokens}
         metadata = secrets.mask_data(encode(about, "the score"))
         made = new_checkpoint(record, record.seq + 1, TRIGGER, "", about=totals, metadata=metadata)
-        place: CheckpointRecord = {**made, "at": now_text()}
-        return [Commit.saying(run_id, branch, record.head, {"place": place})], score
+        return [Commit.saying(run_id, branch, record.head, {"place": made})], score
 
     return appended(store, make)
 
