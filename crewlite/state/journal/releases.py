@@ -19,34 +19,20 @@ from crewlite.state.providers import BranchKey, Commit, Store
 log = logging.getLogger("crewlite.state")
 
 
-class Releases:
-    """The branches of one store that this process still has to release, each with the commit that does so."""
+def release_owed(owed: dict[BranchKey, CommitParts], store: Store, released: Callable[[], object]) -> None:
+    """Try to release the branches that are still `owed`, each with a commit of its parts, and call `released` for each.
 
-    def __init__(self) -> None:
-        self._owed: dict[BranchKey, CommitParts] = {}
-
-    def add(self, branch: BranchKey, parts: CommitParts) -> None:
-        """Note a branch that is to be released with a commit of these parts."""
-        self._owed[branch] = parts
-
-    def forget(self, branch: BranchKey) -> bool:
-        """Forget a branch. Returns whether it was to be released."""
-        return self._owed.pop(branch, None) is not None
-
-    def release(self, store: Store, released: Callable[[], object]) -> None:
-        """Try to release all branches. Forget each that is released, and call `released`.
-
-        A location that was replaced is given up.
-        """
-        for branch, parts in [*self._owed.items()]:
-            try:
-                with contextlib.suppress(StoreUnusable):
-                    _release(store, *branch, parts)
-            except BaseException as error:  # whatever storage raises: it is tried again, and the run has told of it
-                log.debug("%s/%s is not released yet: %s", *branch, text_of(ordinary(error)))
-            else:
-                if self.forget(branch):
-                    released()
+    What is released is taken out of `owed`. A location that was replaced is given up.
+    """
+    for branch, parts in [*owed.items()]:
+        try:
+            with contextlib.suppress(StoreUnusable):
+                _release(store, *branch, parts)
+        except BaseException as error:  # whatever storage raises: it is tried again, and the run has told of it
+            log.debug("%s/%s is not released yet: %s", *branch, text_of(ordinary(error)))
+        else:
+            if owed.pop(branch, None) is not None:
+                released()
 
 
 def _release(store: Store, run_id: str, branch: str, parts: CommitParts) -> None:

@@ -27,7 +27,7 @@ from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.journal.letters import Receive, deliver
-from crewlite.state.journal.releases import Releases
+from crewlite.state.journal.releases import release_owed
 from crewlite.state.providers import BranchKey, Commit, Store
 from crewlite.state.providers.reading import committed_at
 from crewlite.system.forked import lock
@@ -158,8 +158,8 @@ class Writer:
     key: tuple[str, str]
     provider: str
     queues: dict[BranchKey, WriteQueue] = field(default_factory=dict)
-    owed: Releases = field(default_factory=Releases)
-    """The branches still to be released for other processes. Each counts as a user."""
+    owed: dict[BranchKey, CommitParts] = field(default_factory=dict)
+    """The branches still to be released for other processes, with the commits that do so. Each counts as a user."""
     beat: float = BEAT
     """Seconds between signs of life."""
     users: int = 0
@@ -193,7 +193,8 @@ class Writer:
                 if not (before.loop and before.loop.is_closed()):
                     raise BranchConflictError(run_id, branch, kind=kind)
                 self.users -= 1  # its run never ends, and never releases the writer
-            self.users -= (owed := self.owed.forget((run_id, branch)))  # the branch is claimed anew
+            owed = self.owed.pop((run_id, branch), None)  # the branch is claimed anew
+            self.users -= owed is not None
             queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch, loop)
         queue.earlier = (before or queue).ask(lambda store: None) if before or owed else None
         return queue
@@ -204,7 +205,7 @@ class Writer:
             if was_open := self.queues.get(queue.key) is queue:
                 del self.queues[queue.key]
                 if queue.owed:  # its user stays until that is stored
-                    self.owed.add(queue.key, queue.owed)
+                    self.owed[queue.key] = queue.owed
                     self._lived -= self.beat  # it is tried soon
         return was_open
 
@@ -307,7 +308,7 @@ class Writer:
         if runs := {queue.key: queue.receive for queue in held if queue.receive}:
             deliver(self.store, runs, held[0].ask, loud=due)
         if due:
-            self.owed.release(self.store, self.release)
+            release_owed(self.owed, self.store, self.release)
 
     def _check(self, queues: Sequence[WriteQueue], *, due: bool) -> None:
         """Check branches with one call of the store, so that no commit waits long; if that fails, one by one."""
