@@ -94,11 +94,19 @@ class Checkpoint:
     def diff(self, other: Checkpoint) -> Diff:
         """Return the changes from this checkpoint to `other`, of any branch or run: `before.diff(after)`.
 
+        A value counts as changed if any part of it differs: `1` and `1.0` do, orders of the keys of a dict do not.
         Raises ConfigError if `other` is not a Checkpoint.
         """
         if not isinstance(other, Checkpoint):
             raise no_checkpoint(other, "a Checkpoint")
-        return diff(without_items(self._kept[0]), without_items(other._kept[0]), (self.usage, other.usage))
+        before, after = without_items(self._kept[0]), without_items(other._kept[0])
+        both = [key for key in before if key in after and digest(before[key]) != digest(after[key])]
+        return Diff(
+            added={key: decode(after[key]) for key in after if key not in before},
+            removed={key: decode(before[key]) for key in before if key not in after},
+            changed={key: (decode(before[key]), decode(after[key])) for key in both},
+            usage=usage_change(self.usage, other.usage),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the checkpoint as a dict that `json.dump` accepts and `Checkpoint.from_dict` reads."""
@@ -169,20 +177,6 @@ class Diff:
     """Each changed value as `(before, after)`."""
     usage: Usage
     """The usage of the second minus that of the first; a count is negative where the second has less."""
-
-
-def diff(before: Mapping[str, Json], after: Mapping[str, Json], paid: tuple[Usage, Usage]) -> Diff:
-    """Compare encoded values, and the usage of both. A value counts as changed if any part of it differs.
-
-    `1` and `1.0` differ; the order of the keys of a dict makes no difference.
-    """
-    both = [key for key in before if key in after and digest(before[key]) != digest(after[key])]
-    return Diff(
-        added={key: decode(after[key]) for key in after if key not in before},
-        removed={key: decode(before[key]) for key in before if key not in after},
-        changed={key: (decode(before[key]), decode(after[key])) for key in both},
-        usage=usage_change(*paid),
-    )
 
 
 def usage_change(before: Usage, after: Usage) -> Usage:
