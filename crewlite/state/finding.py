@@ -10,10 +10,10 @@ from uuid import UUID
 
 from crewlite.errors import RefError
 from crewlite.ids import now
+from crewlite.state.journal.lineage import each_readable
 from crewlite.state.providers import BaseProvider, BranchInfo, Store, declares, ended
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located, check_stands, locate
-from crewlite.state.reading.over_runs import each
 from crewlite.state.run_history import RunHistory
 from crewlite.texts.wording import number_of
 
@@ -68,7 +68,7 @@ def readable(store: Store, branches: Iterable[BranchInfo]) -> Iterator[RunHistor
         run.read()
         return run
 
-    return each(branches, read)
+    return each_readable(branches, read)
 
 
 def unfinished(store: Store, name: str | None) -> list[RunHistory]:
@@ -81,7 +81,8 @@ def unfinished(store: Store, name: str | None) -> list[RunHistory]:
     mains = {(one.run_id, one.branch): one for one in store.branches() if one.branch == "main"}
     wanted = {key: one for key, one in mains.items() if name in (None, one.name)}
     over = ended(store, wanted)  # most of them: their journals need not be read
-    return [run for run in each((one for key, one in wanted.items() if key not in over), look) if run]
+    unknown = (one for key, one in wanted.items() if key not in over)
+    return [run for run in each_readable(unknown, look) if run]
 
 
 def _has_work(run: RunHistory) -> bool:

@@ -33,11 +33,10 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
-from crewlite.state.journal.lineage import recorded
+from crewlite.state.journal.lineage import each_readable, recorded
 from crewlite.state.providers import ended, exists, opened, provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
-from crewlite.state.reading.over_runs import each
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.fork import with_fork_advice
 from crewlite.texts.resuming import branch_ref, in_shell, nth_attempt
@@ -77,7 +76,7 @@ def newest_unfinished(
         mine = {key: one for key, one in mains.items() if one.identity == root.identity and one.run_id not in passed}
         over = ended(store, mine)
         others = (one for key, one in mine.items() if over.get(key) != "finished")
-        read = each(others, lambda info: recorded(store, info.run_id, info.branch), JournalCorrupt)
+        read = each_readable(others, lambda info: recorded(store, info.run_id, info.branch), JournalCorrupt)
         for record in read:  # one that is only unreadable now ends it: a new run would pay anew for what it holds
             if not record.finished and not root.changed(record.run, wanted):
                 return Located(provider, config.location, record.run["run_id"], record.run["branch"])

@@ -1,4 +1,4 @@
-"""Read a branch together with the branches that it is forked from, or a run with all its branches.
+"""Read a branch together with the branches that it is forked from, a run with all its branches, or many runs.
 
 A fork copies nothing: its first entry is chained to an entry of another branch, its base. Each branch is read once,
 forks before their bases: a base may grow meanwhile, but is never removed while a fork needs it. So the entries read
@@ -7,15 +7,18 @@ form a consistent state of the run, unless it was deleted and started again in b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
-from crewlite.errors import JournalCorrupt, RefError, StoreError
+from crewlite.errors import CrewliteError, JournalCorrupt, RefError, StoreBusy, StoreError, StoreUnusable
 from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
 
+T = TypeVar("T")
+log = logging.getLogger("crewlite.run")
 Journals = dict[str, list[Entry]]
 """The entries of each branch itself, by branch; a base comes before its forks."""
 
@@ -100,6 +103,35 @@ def readable_branches(store: Store, run_id: str, wanted: str = "main") -> list[B
         if isinstance(problem, StoreError) and not any(info.branch == wanted for info in found):
             raise
         return found
+
+
+def each_readable(
+    branches: Iterable[BranchInfo],
+    read: Callable[[BranchInfo], T],
+    errors: type[CrewliteError] | tuple[type[CrewliteError], ...] = UNREADABLE,
+    *,
+    skipped: list[str] | None = None,
+) -> Iterator[T]:
+    """Yield what `read` returns for each branch of a listing. Skip one for which it raises one of these errors.
+
+    Every verb about all runs of a location calls this, so that one damaged run never ends a job for all others.
+    A warning names the run and says what to do, and the run's id is added to `skipped`. A branch that was deleted since
+    it was listed is left out. Raises StoreBusy and StoreUnusable, which are about a complete location.
+    """
+    for info in branches:
+        try:
+            found = read(info)
+        except (StoreBusy, StoreUnusable):
+            raise
+        except errors as problem:
+            about = {"run_id": info.run_id}
+            log.warning("run %s cannot be read and is skipped: %s", info.run_id, problem, extra=about)
+            if skipped is not None:
+                skipped.append(info.run_id)
+        except RefError:
+            continue
+        else:
+            yield found
 
 
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:

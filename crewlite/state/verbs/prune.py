@@ -18,6 +18,7 @@ from crewlite.state.format.turns import number_of_turn, state_of
 from crewlite.state.journal.compaction import bases, compact_entries, pinned_by_forks, size
 from crewlite.state.journal.lineage import (
     UNREADABLE,
+    each_readable,
     gone,
     journals_of_run,
     standing_on,
@@ -26,7 +27,6 @@ from crewlite.state.journal.lineage import (
 )
 from crewlite.state.providers import BranchInfo, Commit, Store, named, results_of
 from crewlite.state.reading.locate import no_run
-from crewlite.state.reading.over_runs import each
 from crewlite.state.verbs.from_outside import check_idle, holder
 from crewlite.system.forked import cached_property
 from crewlite.texts.resuming import in_shell
@@ -93,7 +93,7 @@ class _Prune:
     def done(self) -> Pruned:
         """Prune oldest runs first, so that a state ends with its newest turn if the prune is interrupted."""
         runs, skipped = {info.run_id: info for info in reversed(self.store.branches())}, list[str]()
-        pruned = sum(each(runs.values(), self._run, skipped=skipped), Pruned())
+        pruned = sum(each_readable(runs.values(), self._run, skipped=skipped), Pruned())
         pruned += self._unless_failed("the results kept for other runs", self._results)
         if self.failed:
             problem = next(iter(self.failed.values()))
