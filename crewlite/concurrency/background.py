@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any, Never, TypeVar
 
 from crewlite.concurrency import threads
+from crewlite.concurrency.between_loops import begin_on, ended, result_of
 from crewlite.concurrency.blocked_loops import LoopWatch
 from crewlite.concurrency.permits import permitted
 from crewlite.concurrency.unawaited import close_unbegun, mark_seen, shielded
@@ -134,7 +135,7 @@ def check_process(pid: int, what: str) -> None:
 def submit(work: Coroutine[Any, Any, T]) -> futures.Future[T]:
     """Start `work` on the background loop, from any thread, and return its future."""
     try:
-        return asyncio.run_coroutine_threadsafe(work, loop())
+        return begin_on(loop(), work)
     except RuntimeError:  # the loop gets no thread
         work.close()  # else Python complains that nobody has awaited it
         raise
@@ -148,6 +149,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:  # above all Ctrl-C: what the work has opened is to be closed
         future.cancel()
         raise
+
+
+def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on an event loop, from a thread in which blocking code runs, and return its result."""
+    return result_of(begin_on(loop, work))
 
 
 def wait(
@@ -171,17 +177,6 @@ def wait(
             late = f"{what} has not ended within {timeout:g} s and continues to run. {advice}"
             raise TimeoutError(late) from None
     return result_of(future)
-
-
-def result_of(future: futures.Future[T]) -> T:
-    """Wait for a future and return its result, or raise its error. `Future.result` returns None for a false error."""
-    error = future.exception()
-    if error is None:
-        return future.result()
-    try:
-        raise error
-    finally:
-        del error  # its traceback holds this frame
 
 
 def next_of(
@@ -223,7 +218,7 @@ def comes(event: threading.Event, timeout: float) -> bool:
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on the background loop, from a coroutine of any loop. Cancelling the caller cancels the work."""
-    return await work if on_loop_thread() else await asyncio.wrap_future(submit(work))
+    return await work if on_loop_thread() else await ended(submit(work))
 
 
 async def within(work: Awaitable[T], limit: float | None, what: str | Exception, *, once: bool = False) -> T:

@@ -318,7 +318,7 @@ class FromAThread:
 
     def __call__(self, text: str, thinking: bool = False) -> None:
         """Hand on a piece, and wait until it is received."""
-        background.result_of(asyncio.run_coroutine_threadsafe(self._tell(text, thinking), self._loop))
+        background.run_on(self._loop, self._tell(text, thinking))
 
     async def _tell(self, text: str, thinking: bool) -> None:
         await self.on_chunk(text, thinking)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import durable, events, kinds
 from crewlite.concurrency import resources
+from crewlite.concurrency.between_loops import begin_on, ended
 from crewlite.definitions.callables import context_for
 from crewlite.durable import Said, Scope, Step
 from crewlite.encoding import codec
@@ -246,7 +247,7 @@ class _Chunks:
         if asyncio.get_running_loop() is self._home:
             await tell()
         else:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(tell(), self._home))
+            await ended(begin_on(self._home, tell()))
 
 
 def recorded(reply: LLMReply) -> Any:

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
 from crewlite.concurrency import background
+from crewlite.concurrency.between_loops import ended_by_itself, result_of
 from crewlite.concurrency.threads import check_program_goes_on
-from crewlite.concurrency.unawaited import shielded
 from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.errors import OnLoopThread, ProgramEnding, RunCancelled, Suspended, add_note, repr_of
 from crewlite.lazy import futures
@@ -61,7 +61,7 @@ class RunHandle(Generic[R]):
             raise
         if self._progress.run_id is None:
             self._unasked.detach()
-            background.result_of(self._future)
+            result_of(self._future)
 
     def __repr__(self) -> str:
         return f"RunHandle({self.run_id!r}{'' if self.branch == 'main' else f', branch={self.branch!r}'})"
@@ -131,7 +131,7 @@ class RunHandle(Generic[R]):
             background.check_process(self._process, self._what)
         self._unasked.detach()
         with shortened():
-            return await shielded(asyncio.wrap_future(self._future))
+            return await ended_by_itself(self._future)
 
     def when_ended(self, call: Callable[[], object]) -> None:
         """Call `call` when the run has released its branch, at once if it has. The call may be on any thread."""

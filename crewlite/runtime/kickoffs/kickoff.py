@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from crewlite import events
 from crewlite.concurrency import threads
+from crewlite.concurrency.between_loops import begin_on, ended
 from crewlite.concurrency.resources import InUse
 from crewlite.concurrency.unawaited import mark_seen
 from crewlite.durable import Step
@@ -208,8 +209,8 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
     home = journal.loop
     if home is asyncio.get_running_loop():
         return await work()
-    begun = to_another_loop().run(asyncio.run_coroutine_threadsafe, work(), home)
-    return await asyncio.wrap_future(begun)  # from a thread of blocking code
+    begun = to_another_loop().run(begin_on, home, work())
+    return await ended(begun)  # from a thread of blocking code
 
 
 def _listener(root: Root[Any], run: Run) -> Listener | None:

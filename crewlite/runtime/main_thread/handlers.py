@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, Protocol, Self, TypeVar
 
 from crewlite.concurrency import background
+from crewlite.concurrency.between_loops import result_of
 from crewlite.system.forked import in_child, lock
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ class Waiting:
         future.add_done_callback(lambda _: self._acts.put(None))
         while act := background.next_of(self._acts):
             act()
-        return background.result_of(future)
+        return result_of(future)
 
     def ask(self, act: Callable[[], None]) -> Future[None]:
         """Have the waiting thread call `act`, unless it no longer waits. Callable from any thread.

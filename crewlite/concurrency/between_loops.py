@@ -1,0 +1,73 @@
+"""Work on one event loop for which another thread or another loop waits. Its error arrives there as it was raised.
+
+Before Python 3.13 asyncio itself makes a new TimeoutError of one that passes between two loops: without its traceback,
+notes, cause and fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from crewlite.concurrency.unawaited import shielded
+from crewlite.lazy import asyncio, futures
+
+T = TypeVar("T")
+
+
+def begin_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> futures.Future[T]:
+    """Start `work` on an event loop, from any thread, and return its future. Cancelling that cancels the work.
+
+    Raises RuntimeError if the loop is closed.
+    """
+    future = futures.Future[T]()
+
+    def begin() -> None:
+        try:
+            task = asyncio.ensure_future(work, loop=loop)
+        except BaseException as error:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+            raise
+        task.add_done_callback(end)
+        future.add_done_callback(lambda _: future.cancelled() and loop.call_soon_threadsafe(task.cancel))
+
+    def end(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            future.cancel()
+        if not future.set_running_or_notify_cancel():
+            return
+        if (error := task.exception()) is None:
+            future.set_result(task.result())
+        else:
+            future.set_exception(error)
+
+    loop.call_soon_threadsafe(begin)
+    return future
+
+
+def result_of(future: futures.Future[T]) -> T:
+    """Wait for a future and return its result, or raise its error. `Future.result` returns None for a false error."""
+    error = future.exception()
+    if error is None:
+        return future.result()
+    try:
+        raise error
+    finally:
+        del error  # its traceback holds this frame
+
+
+async def ended(future: futures.Future[T]) -> T:
+    """Await work of another thread or loop. Cancelling the caller cancels the work."""
+    try:
+        return await asyncio.wrap_future(future)
+    except TimeoutError:  # of the work, as asyncio makes it anew
+        return result_of(future)
+
+
+async def ended_by_itself(future: futures.Future[T]) -> T:
+    """Await work of another thread or loop that goes on if the caller is cancelled."""
+    try:
+        return await shielded(asyncio.wrap_future(future))
+    except TimeoutError:  # as in `ended`
+        return result_of(future)
