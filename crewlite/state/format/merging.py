@@ -29,7 +29,7 @@ def merged_at(operation: Operation, before: Mapping[str, Json], theirs: Mapping[
     was: Any = before
     now: Any = theirs
     for key in path:
-        was, now = (value.get(key, ABSENT) if isinstance(value, dict | Mapping) else ABSENT for value in (was, now))
+        was, now = (value.get(key, ABSENT) if isinstance(value, Mapping) else ABSENT for value in (was, now))
     return CLASH if was is ABSENT or now is ABSENT else merged(was, now, rest[0])
 
 

@@ -40,7 +40,7 @@ from crewlite.state.providers.json_checkpoints import (
 )
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, Tail, follows, is_torn, lines, stays_claimed
-from crewlite.state.providers.json_paths import Paths, identity
+from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.json_results import ResultFiles
 from crewlite.state.providers.salvage import Salvage
 from crewlite.state.providers.sqlite import is_database
@@ -93,8 +93,8 @@ class JsonStore:
         self.ended, self.named = self.journals.ended, self.journals.named
         self._tails: dict[BranchKey, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
-        self._claimed_in: tuple[int, int] | None = None
-        """(device, inode) of the directory `journals` at the first of these claims, to notice that it was replaced."""
+        self._claimed_in: reading.FileId | None = None
+        """The directory `journals` at the first of these claims."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
@@ -281,7 +281,7 @@ class JsonStore:
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
         """Build the error for a missing journal: its run was deleted, or the location was moved or deleted."""
         key = commit.key
-        if key in self._tails and identity(self.paths.journals) != self._claimed_in:
+        if key in self._tails and reading.file_id(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
             return OSError(f"{where} is gone: its location was deleted or moved during the run")
         return reading.no_branch(*key, commit.after)
@@ -367,7 +367,7 @@ class JsonStore:
                 self._tails.pop(key, None)
                 continue
             if not self._tails:
-                self._claimed_in = identity(self.paths.journals)
+                self._claimed_in = reading.file_id(self.paths.journals)
             self._tails[key] = tail
             if tail.files is not None:
                 tail.files.update(self.files.paths(commit.entries))

@@ -7,7 +7,6 @@ character, is added to a name that is not allowed. Names of runs and branches co
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable
@@ -97,11 +96,3 @@ def _known(directory: Path, name: str, safe: str, is_one: Callable[[Path], bool]
         return path
     own = directory / name
     return own if is_one(own) and name in os.listdir(directory) else path  # is_one may ignore case, and find another
-
-
-def identity(directory: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a directory; None if it does not exist."""
-    with contextlib.suppress(OSError):
-        found = directory.stat()
-        return found.st_dev, found.st_ino
-    return None

@@ -19,6 +19,8 @@ from crewlite.state.format.forms import check_recorded_inputs
 from crewlite.state.format.rewinds import Ranges, is_abandoned
 from crewlite.state.providers.base import BranchInfo, CheckpointInfo, Commit, End
 
+FileId = tuple[int, int]
+"""The device and the inode of a file or directory, to notice that it was replaced."""
 LAST = 4
 """How many entries at the end of a journal `end_of` looks at."""
 _WORK = {"claim", "intents", "asked"}
@@ -225,6 +227,15 @@ def exists(location: str | Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def file_id(path: Path) -> FileId | None:
+    """Return the file or directory at a path; None if there is none."""
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:

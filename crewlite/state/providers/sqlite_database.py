@@ -19,8 +19,8 @@ from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError,
 from crewlite.lazy import lazy, sqlite3
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
-from crewlite.state.providers.reading import exists
-from crewlite.state.providers.sqlite_reading import FileId, FileIds, Readers, file_id, file_ids
+from crewlite.state.providers.reading import FileId, exists, file_id
+from crewlite.state.providers.sqlite_reading import FileIds, Readers, file_ids
 from crewlite.system import disk
 from crewlite.system.forked import between_forks, rlock
 from crewlite.system.steady_clock import steady

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crewlite.lazy import sqlite3
+from crewlite.state.providers.reading import FileId, file_id
 from crewlite.system import disk
 from crewlite.system.forked import between_forks
 
-FileId = tuple[int, int]
-"""The device and the inode of a file."""
 FileIds = tuple[FileId | None, FileId | None, FileId | None]
 """Those of a database, of its log, and of the memory that its connections share; None for what does not exist."""
 
@@ -62,15 +61,6 @@ class Readers:
                 return db, True
             db.close()
         return None
-
-
-def file_id(path: Path) -> FileId | None:
-    """Return the file at a path; None if there is none."""
-    try:
-        found = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return found.st_dev, found.st_ino
 
 
 def file_ids(path: Path) -> FileIds:

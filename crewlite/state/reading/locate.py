@@ -32,7 +32,6 @@ from crewlite.state.providers import (
     opened,
     provider_for,
 )
-from crewlite.state.providers.json import JsonStore
 from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.checkpoint import Checkpoint, no_checkpoint
@@ -145,15 +144,16 @@ def _existing(ref: str, location: str, provider: BaseProvider | None) -> BasePro
 
 
 def _file(text: str) -> Located:
-    path = Path(text)
+    path, provider = Path(text), JsonProvider()
+    directory = str(path.parent)
     if not path.exists():
-        directory, part = str(path.parent), path.stem.rpartition("_")[2]
-        if path.parent.is_dir() and (stood := _fork_bases(JsonProvider().open(directory), part)):
-            return _one_checkpoint(stood, JsonProvider(), directory, part)
+        part = path.stem.rpartition("_")[2]
+        if path.parent.is_dir() and (stood := _fork_bases(provider.open(directory), part)):
+            return _one_checkpoint(stood, provider, directory, part)
         others = sorted(str(p) for p in path.parent.glob("*_*.json"))[-6:] if path.parent.is_dir() else []
         raise RefError(text, "does not exist", others)
-    checkpoint = JsonStore(path.absolute().parent).check_file(path.absolute())
-    return Located(JsonProvider(), str(path.parent), checkpoint.run_id, checkpoint.branch, checkpoint.id)
+    found = provider.open(directory).check_file(path.absolute())
+    return Located(provider, directory, found.run_id, found.branch, found.id)
 
 
 def _fork_bases(store: Store, part: str) -> list[CheckpointInfo]:
@@ -241,10 +241,7 @@ def check_stands(found: Located) -> None:
 
 
 def abandoned_by(entries: Sequence[Entry], number: int, ref: str) -> list[Entry]:
-    """Return the entries up to the last one that the branch's rewind `number` abandoned. The first rewind is 1.
-
-    Raises RefError if there is no such rewind.
-    """
+    """Return the entries up to the last one that the branch's rewind `number`, from 1, abandoned. Raises RefError."""
     ends = ends_of_tails(entries)
     if number > len(ends):
         names = [f"@abandoned:{known}" for known in range(1, len(ends) + 1)]
