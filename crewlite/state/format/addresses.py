@@ -62,10 +62,7 @@ def in_order(addresses: Collection[str]) -> Iterator[str]:
 
 
 def hollow(address: str, known: Collection[str], begun: Iterable[str]) -> str:
-    """Return the known step that encloses an address and has lost all child steps it once began; "" if there is none.
-
-    `begun`: the steps that have begun.
-    """
+    """Return the known step that encloses an address and has lost all child steps it had `begun`; "" for none."""
     around = next((at for at in outers(address) if at in known), "")
     inside = f"{around or address}/"
     known_inside = any(at.startswith(inside) for at in known)

@@ -105,16 +105,16 @@ def change(
 
 
 def flush(journal: Journal) -> Future[int]:
-    """Return a future that gets the number of the last commit once all commits are durable, or a StoreError."""
+    """Return a future that gets the number of the last commit once all commits are durable, or a StoreError.
+
+    Raises StoreError if the run has ended or has no store.
+    """
+    if journal.closed:
+        raise journal.ended()
+    if (queue := journal.queue) is None:
+        raise StoreError("no store", "this run keeps its record in memory, so nothing is saved")
     flushed: Future[int] = Future()
     flushed.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the writer can always set it
-    queue = journal.queue
-    if journal.closed:
-        flushed.set_exception(journal.ended())
-        return flushed
-    if queue is None:
-        flushed.set_exception(StoreError("no store", "this run keeps its record in memory, so nothing is saved"))
-        return flushed
 
     def settle(error: BaseException | None) -> None:
         if error is not None and queue.writer.over:

@@ -28,10 +28,7 @@ def status_text_of(status: RunStatus, *, kicked_off: bool) -> str:
 
 
 def result_of(record: Record) -> Any:
-    """Return what a flow returned, the result of a trial, or the answer of a crew or an agent as text.
-
-    None if the run has not finished.
-    """
+    """Return what a flow returned, the result of a trial, or a crew's or agent's answer as text; None if unfinished."""
     if not record.finished:
         return None
     outcome, definition = decode(record.value("")), record.run["definition"]

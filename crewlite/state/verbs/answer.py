@@ -132,10 +132,7 @@ def answer(
 
 
 def receive(journal: Journal, letter: Letter) -> Future[bool]:
-    """Have a run at work record the answer in a letter, on its own thread, if it still asks the same question.
-
-    A letter to an earlier kickoff of the run is dropped.
-    """
+    """Have a run at work record the answer in a letter to this kickoff, on its thread, if it still asks that."""
     sent = letter["answer"]
 
     def make() -> CommitParts:
@@ -198,9 +195,8 @@ def _answered(
 ) -> CommitParts:
     """Build the part of a commit that records an answer; {} if the question has it already.
 
-    Raises RefError, AnswerRefused.
-
-    `unused`: whether no run can have used an answer that the question has; only such an answer can be replaced.
+    `unused`: whether no run can have used an answer that the question has; only such an answer can be replaced. Raises
+    RefError, AnswerRefused.
     """
     asked = record.asked.get(address)
     if asked is None and (record.finished or not (ahead and is_question(address))):
@@ -248,10 +244,7 @@ def unheard(record: Record) -> frozenset[str]:
 
 
 def unused_answers(record: Record) -> list[tuple[AskedQuestion | None, GivenAnswer]]:
-    """Return (question, answer) for each answer that the run may still use.
-
-    The question is None if the run has not asked it yet.
-    """
+    """Return (question, or None if it was not asked yet; answer) for each answer that the run may still use."""
     if record.finished:
         return []
     asked = {one["address"]: one for one in record.current}

@@ -128,10 +128,7 @@ def with_fork_advice(error: errors.QuestionsChanged, found: Located) -> errors.Q
 
 
 def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = None) -> CommitParts:
-    """Return the parts of a fork's first commit that hold the changes. `record` is the record at its base.
-
-    Raises RefError, AnswerRefused, ConfigError.
-    """
+    """Return what a fork's first commit changes in the `record` at its base. Raises what `changed_steps` raises."""
     if changed.inputs and record.kind == STATE:
         raise errors.ConfigError(
             f"{record.run['run_id']} is a saved state, and a state takes no inputs: fork it without inputs=, open the "
@@ -205,10 +202,7 @@ class Origin:
         return Record.of(entry for entry in self.entries if entry.seq <= seq)
 
     def check_effects(self, first: CommitParts, *, anew: bool = False) -> None:
-        """Raise EffectsRepeat for calls with effect="once" that a fork may make again, as far as they can be read.
-
-        `first` and `anew` are those of `check_effects`.
-        """
+        """Call `check_effects` for the fork, as far as its calls can be read."""
         with contextlib.suppress(errors.JournalCorrupt):  # a damaged journal can be forked before the damage
             check_effects(self.entries, self.base["seq"], self._found.ref, first, anew=anew)
 
