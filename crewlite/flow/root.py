@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from crewlite import events
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.codec import JsonObject
+from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.flow.function import FlowFunction
@@ -19,9 +22,14 @@ from crewlite.runtime.steps.run import Run
 from crewlite.step_parts import Limit
 from crewlite.usage import Usage
 
+log = logging.getLogger("crewlite.flow")
+
 Flow = FlowFunction[Any, Any]
 EVENTS = events.FlowStartedEvent, events.FlowFinishedEvent, events.FlowFailedEvent
 """The events of a flow, of a function or of a class."""
+
+_warned = WeakSet[Flow]()
+"""The flows of which the log says that an argument cannot be compared."""
 
 
 class Returned(NamedTuple):
@@ -64,12 +72,24 @@ class FlowRoot(Root[Returned]):
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}; it takes {signature}")
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
-        """Return the arguments."""
-        return codec.encode(inputs)
+        """Return the arguments. One that cannot be recorded, such as a client, counts as its class."""
+        return self._question(inputs)[0]
+
+    def _question(self, inputs: Mapping[str, Any]) -> tuple[Any, NotCodable | None]:
+        """Return the arguments as `question` does, and the error of one that cannot be recorded."""
+        try:
+            return codec.encode(inputs), None
+        except NotCodable as error:
+            return {name: comparable(value) for name, value in inputs.items()}, error
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
         """Build the step that calls the function."""
         flow = self._flow
+        question, refused = self._question(inputs)
+        if refused and run is None and flow not in _warned:  # as part of another run, which may be resumed
+            _warned.add(flow)
+            so = "Without that, a resume cannot tell whether the argument has changed"
+            log.warning("flow %s: %s %s", self.name, refused, so)
 
         async def work() -> Returned:
             bound = flow.arguments(inputs)
@@ -82,7 +102,8 @@ class FlowRoot(Root[Returned]):
             kind=flow.run_kind,
             name=flow.name,
             work=work,
-            question=self.question(inputs),
+            question=question,
+            given=inputs if refused else None,
             voice=Voice(
                 flow,
                 EVENTS,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from crewlite import CheckpointConfig
-from crewlite.errors import NonDeterminism
+from crewlite.errors import NonDeterminism, NotCodable
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 
@@ -168,3 +168,50 @@ def test_what_stands_beside_an_object_that_cannot_be_recorded_is_copied_as_well(
         return await asked
 
     assert program.kickoff(run_id="r") == (True, ["a"])
+
+
+def test_a_run_without_a_store_takes_an_argument_that_cannot_be_recorded():
+    @flow
+    def program(lock, numbers):
+        return lock, total(numbers)
+
+    lock, numbers = threading.Lock(), [1, 2]
+    assert program.kickoff(lock, numbers) == (lock, 3)
+    assert program.submit([lock], numbers).result() == ([lock], 3)
+    assert numbers == [1, 2]
+
+
+def test_a_run_with_a_store_refuses_one_before_it_begins_as_no_resume_would_have_it(on_disk):
+    @flow(checkpoint=on_disk())
+    def program(lock):
+        pytest.fail("it began")
+
+    with pytest.raises(NotCodable, match="inputs.lock is a lock, which cannot be recorded"):
+        program.kickoff(threading.Lock(), run_id="r")
+
+
+def test_a_flow_in_a_run_takes_one_and_is_known_by_what_stands_beside_it(on_disk, caplog):
+    done, ends = [], [ValueError("cut"), None, None]
+
+    @flow
+    def part(lock, number):
+        assert isinstance(lock, type(threading.Lock()))
+        done.append(number)
+        return number
+
+    @flow(checkpoint=on_disk())
+    def program():
+        found = [part.kickoff(threading.Lock(), number) for number in numbers]
+        if error := ends.pop(0):
+            raise error
+        return found
+
+    numbers = [1, 2]
+    with pytest.raises(ValueError, match="cut"):
+        program.kickoff(run_id="r")
+    numbers[1] = 3
+    with pytest.raises(NonDeterminism):
+        program.kickoff(run_id="r")
+    numbers[1] = 2
+    assert program.kickoff(run_id="r") == [1, 2] == done
+    assert caplog.text.count("flow part: lock is a lock, which cannot be recorded") == 1

@@ -10,6 +10,7 @@ from typing import Any, cast
 from crewlite import kinds
 from crewlite.concurrency.background import in_thread
 from crewlite.encoding.codec import decode, digest, encode, laid_over
+from crewlite.encoding.comparable import copied_apart
 from crewlite.encoding.instances import copied
 from crewlite.errors import (
     CheckpointIsBehind,
@@ -101,7 +102,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
         if journal.queue:
             raise
         journal.warn(f"a manual checkpoint will not hold the inputs: {error}")
-        return dict(inputs), {}
+        return {name: copied_apart(value) for name, value in inputs.items()}, {}
     known = journal.secrets.mask_data(coded)
     if known == coded:
         return {name: copied(value) for name, value in inputs.items()}, coded  # the caller may change its objects
