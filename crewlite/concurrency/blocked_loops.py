@@ -16,7 +16,7 @@ from crewlite.lazy import asyncio
 from crewlite.system.steady_clock import steady
 from crewlite.texts import tracebacks
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("crewlite.run")
 _PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code
 _TURN = 0.01  # seconds of work after which a run gives its loop a turn
 _warned_about = set[str]()

@@ -25,6 +25,13 @@ def test_no_event_is_missing():
     assert [name for name in load() if name not in text and name != "BaseEvent"] == []
 
 
+def test_no_logger_is_missing():
+    text = (DOCS / "logging.md").read_text(encoding="utf-8")
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "crewlite").rglob("*.py"))
+    loggers = set(re.findall(r"log = logging.getLogger\((.*?)\)", code))
+    assert [name for name in sorted(loggers) if name.replace('"', "`") not in text] == []
+
+
 def test_no_command_is_missing_and_each_says_what_it_does():
     text = (DOCS / "cli-reference.md").read_text(encoding="utf-8")
     waiting = [(main, click.Context(main, info_name="crewlite"))]
