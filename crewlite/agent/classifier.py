@@ -73,7 +73,6 @@ def _step(llm: BaseLLM, shown: str) -> Step[str]:
 
 
 def _shown(failure: Failure, max_steps: int) -> str:
-    """Describe a failure for the model."""
     lines = [f"step: {failure.address or 'the run itself'}", f"error: {failure.error_type}: {failure.message}"]
     lines += [f"it failed first in: {failure.cause}"] if failure.cause else []
     lines += [f"before: {_line(step)}" for step in failure.trajectory[-max_steps:]]

@@ -79,9 +79,7 @@ def digests(files: Sequence[InputFile]) -> dict[str, str | None]:
 
 
 def shown(files: Sequence[InputFile]) -> str:
-    """Return the text about the files in a prompt; "" without files."""
-    if not files:
-        return ""
+    """Return the text about the files, of which there is one at least, in a prompt."""
     texts = [templates.marked("file", file.text, name=file.name) for file in files if file.text is not None]
     pictures = [file.name for file in files if file.picture]
     return templates.render(PROMPTS, "files.j2", texts=texts, pictures=pictures)

@@ -202,7 +202,6 @@ class AgentRoot(Root[LiteAgentOutput]):
 
 
 def _with_usage(result: LiteAgentOutput, run: Run) -> LiteAgentOutput:
-    """A result with the usage of the whole run."""
     return result.model_copy(update={"token_usage": run.record.paid.total, "own_usage": run.record.paid.own})
 
 

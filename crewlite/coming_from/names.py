@@ -40,7 +40,6 @@ _ASKED = "what its model was asked: History(location).run(run_id).prompt(address
 
 
 def _by_name(facts: Mapping[str, str]) -> dict[str, str]:
-    """Return the facts by name."""
     return {name: fact for fact, names in facts.items() for name in names.split()}
 
 

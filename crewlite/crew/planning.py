@@ -65,7 +65,6 @@ def plan_step(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask], *, address:
 
 
 async def _asked(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask]) -> CrewPlan:
-    """Ask the model for the plan."""
     shape = Shape(CrewPlan)
     shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
     user: Message = {"role": "user", "content": templates.render(_PROMPTS, "plan.j2", tasks=tasks)}

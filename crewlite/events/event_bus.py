@@ -338,7 +338,6 @@ class _Hearings(dict[type[BaseEvent], Hearing]):
 
 
 def _of(source: object, receivers: tuple[Receiver, ...], signals: tuple[Signal, ...]) -> tuple[Receiver, ...]:
-    """Return the receivers that receive events of this source."""
     hearing = {receiver for signal in signals for receiver in signal.receivers_for(source)}
     return tuple(receiver for receiver in receivers if receiver.source is None or receiver in hearing)
 

@@ -169,15 +169,13 @@ def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:
 
 def _misnamed(key: str, value: object, name: str, shape: Shape, names: Names) -> Iterator[str]:
     reference = shape.references[key]
-    if key not in shape.keys and not setting_of([shape.makes.__name__], key):
-        return
-    listed = value if reference.many and isinstance(value, list) else [value]
-    if any(not isinstance(item, str) for item in listed) or (reference.many and not isinstance(value, list)):
+    listed = value if reference.many else [value]
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         wanted = f"a list of names: {key}: [...]" if reference.many else "a name"
         yield f"{key} of {name} is {value!r}; wanted {wanted}"
         return
     known = names.named(reference.kind)
-    for item in map(str, listed):
+    for item in listed:
         if item not in known and not reference.is_text(item):
             hint = meant(item, known) or (f"it has {', '.join(known)}" if known else "it has none")
             lacks = f"{names.owner} has no {_SAID[reference.kind]} with that name"

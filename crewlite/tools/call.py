@@ -174,7 +174,6 @@ def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> Guard
 
 
 def _result_for_model(tool: BaseTool, call: ToolCall, error: Exception) -> ToolResult:
-    """What the model hears of an error."""
     said = f"{type(error).__name__}: {text_of(error)}"
     if isinstance(error, StepTimeout) and error.what == f"tool {tool.name}":
         if tool.effect == "once":

@@ -147,7 +147,6 @@ class Browser(App[None]):
             self.query_one(Overview).show([("", [("", Text(empty))])])
 
     async def _fill(self, node: TreeNode[Line], branch: Place) -> None:
-        """Show what is below a branch."""
         count = self._checkpoints.get(branch, PAGE)
         tree = self.query_one(RunTree)
         try:
@@ -196,7 +195,6 @@ class Browser(App[None]):
 
     @work(exclusive=True, group="look")
     async def _show(self, place: Place) -> None:
-        """Read a place and show it."""
         await asyncio.sleep(_PAUSE)
         try:
             self.shown = await self.read(lambda: self.reading.look(place))
