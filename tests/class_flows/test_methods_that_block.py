@@ -77,6 +77,21 @@ def test_async_methods_may_call_blocking_kickoffs():
     assert asyncio.run(book(Writers()).akickoff()) == WHOLE
 
 
+def test_a_method_that_overrides_one_may_block_too():
+    writers = Writers()
+
+    class Plain(Flow):
+        @start()
+        def outline(self):
+            return "nothing"
+
+    class Blocking(Plain):
+        async def outline(self):
+            return writers.crew().kickoff({"topic": "all"}).raw
+
+    assert Blocking().kickoff() == "On all"
+
+
 @pytest.mark.parametrize("at", ["all", "chapter 1", "chapter 2", "chapter 3", "the end"])
 def test_a_run_that_was_cut_in_a_blocking_kickoff_goes_on_and_pays_nothing_twice(memory, at):
     config, first = memory(), Writers(cut_at=at)

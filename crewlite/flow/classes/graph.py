@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from crewlite.concurrency.own_threads import blocks
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.conditions import Condition, method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
@@ -124,7 +125,8 @@ class Graph:
                     methods[name] = value
                 elif name in methods and isinstance(value, FunctionType):  # overridden without a decorator
                     was = methods[name]
-                    methods[name] = replace(was, func=value)
+                    how = replace(was.execution, blocks=blocks(value))
+                    methods[name] = replace(was, func=value, execution=how)
         for name, method in methods.items():
             if hasattr(base, name):
                 raise ConfigError(
