@@ -21,12 +21,10 @@ from crewlite.encoding import homes
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.flow.options import (
     again,
-    called,
     check_checkpoint,
     decorated,
+    function_name,
     misfit,
-    named,
-    returning,
     time_limit,
     whole_or_none,
 )
@@ -85,8 +83,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
         verbose: bool = False,
     ) -> None:
         kind, policy = self.made_by
-        self.name = named(kind, called(func) if name is None else name)
-        returning(self.label, func)
+        self.name = function_name(kind, func, name)
         if inspect.isclass(func):
             raise ConfigError(f"{self.label} is a class; wanted a function. A flow of methods: class {self.name}(Flow)")
         functools.update_wrapper(self, func)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
 
 from crewlite import durable
 from crewlite.concurrency.own_threads import blocks
-from crewlite.definitions.callables import is_generator
+from crewlite.definitions.callables import is_async, is_generator
 from crewlite.definitions.keywords import options_of
 from crewlite.errors import ConfigError, meant
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
@@ -46,6 +46,7 @@ class Execution:
     remedies: FailurePolicy | None
     """What `retries` asks for; None if they are not given."""
     policy: Policy | None
+    is_async: bool
     blocks: bool
     """See Job."""
 
@@ -78,16 +79,19 @@ class Execution:
             time_limit(label, timeout),
             None if retries is None else again(retries, retry_delay) or FailurePolicy(),
             check_policy(failure_policy, label),
+            is_async(func),
             blocks(func),
         )
 
-    def call(
-        self, func: Callable[..., Any], is_async: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Awaitable[Any]:
+    def of_another(self, func: Callable[..., Any]) -> Execution:
+        """Return these options for another function."""
+        return replace(self, is_async=is_async(func), blocks=blocks(func))
+
+    def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call the function in the step that runs here."""
         inline = self.executor is EXECUTORS["inline"]  # which passes no key on, and to compute one takes time
         key = "" if inline else durable.scope().idempotency_key
-        return self.executor.run(Job(self.name, func, is_async, args, kwargs, key, blocks=self.blocks))
+        return self.executor.run(Job(self.name, func, self.is_async, args, kwargs, key, blocks=self.blocks))
 
 
 CALL_OPTIONS = options_of(Execution.of, CallOptions.__annotations__)
@@ -117,12 +121,19 @@ def check_checkpoint(label: str, checkpoint: object) -> None:
         raise ConfigError(f"{label}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)")
 
 
-def returning(label: str, func: object) -> None:
-    """Raise ConfigError for an object that is no function, or for a generator: only complete results are recorded."""
+def function_name(by: str, func: object, name: str | None = None) -> str:
+    """Return the name of a function that `by` decorates, by default its own.
+
+    Raises ConfigError unless it is a function and the name usable, and for a generator: only complete results are
+    recorded.
+    """
+    found = named(by, called(func) if name is None else name)
     if not callable(func):
-        raise ConfigError(f"{label} is {func!r}; wanted a function")
+        raise ConfigError(f"{by} {found!r} is {func!r}; wanted a function")
     if is_generator(func):
-        raise ConfigError(f"{label} is a generator, but only a complete result can be recorded: have it return a list")
+        problem = "is a generator, but only a complete result can be recorded: have it return a list"
+        raise ConfigError(f"{by} {found!r} {problem}")
+    return found
 
 
 def time_limit(label: str, timeout: float | timedelta | None) -> float | None:

@@ -38,15 +38,14 @@ Inside = frozenset[int]
 class Reuse:
     """Computes the cache keys of one step."""
 
-    def __init__(
-        self, name: str, func: Callable[..., Any], age: float | None, version: Version, deps: tuple[object, ...]
-    ) -> None:
-        self._name, self._func, self._age, self._version, self._deps = name, func, age, version, deps
+    def __init__(self, name: str, func: Callable[..., Any], age: float | None, coded: Callable[[], Json]) -> None:
+        """`coded`: returns the code of the step as `code_of` does."""
+        self._name, self._age, self._coded = name, age, coded
         self._where = f"{func.__module__}:{getattr(func, '__qualname__', name)}"
         self._code = ""
         self._warned = False
         with contextlib.suppress(NotYet, HoldsSecret):  # a recursive function gets its name only after it is decorated
-            self._code = self._coded()
+            self._code = codec.digest(coded())
         self._defaults: dict[str, Json] = {}
         for parameter in inspect.signature(func).parameters.values():
             if parameter.default is not parameter.empty:
@@ -64,7 +63,7 @@ class Reuse:
             self._warn("the argument " + ", ".join(name for name, value in asked.items() if codec.holds_secret(value)))
             return None
         try:
-            self._code = self._code or self._coded()
+            self._code = self._code or codec.digest(self._coded())
         except HoldsSecret as what:
             self._warn(str(what))
             return None
@@ -84,9 +83,6 @@ class Reuse:
                 self._name,
                 what,
             )
-
-    def _coded(self) -> str:
-        return codec.digest(code_of(self._name, self._func, self._version, self._deps))
 
 
 def lifetime(label: str, cache: object) -> float | None:
@@ -132,9 +128,7 @@ class Coded(Protocol):
         """Return the code of the object's function, with version and deps, as plain data."""
 
 
-def code_of(
-    step: str, func: Callable[..., Any], version: Version, deps: tuple[object, ...], inside: Inside = frozenset()
-) -> Json:
+def code_of(step: str, func: Callable[..., Any], version: Version, deps: tuple[object, ...], inside: Inside) -> Json:
     """Return all that the outcome of a step depends on besides its arguments: code, version and deps.
 
     Raises ConfigError for a closure or default that has neither a recordable value nor readable code, unless `version`

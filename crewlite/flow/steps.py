@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
 from crewlite import durable, kinds
-from crewlite.definitions.callables import is_async
 from crewlite.definitions.keywords import known_keywords, options_of, shows_options
 from crewlite.durable import Scope, Step
 from crewlite.encoding import codec, homes
@@ -28,11 +27,9 @@ from crewlite.flow.options import (
     CALL_OPTIONS,
     CallOptions,
     Execution,
-    called,
     decorated,
+    function_name,
     misfit,
-    named,
-    returning,
     whole_or_none,
 )
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
@@ -70,9 +67,8 @@ class StepFunction(Generic[P, R, V]):
         compensate: Callable[[Any], Any] | None = None,
         **how: Unpack[CallOptions],
     ) -> None:
-        self.name = named("@step", called(func) if name is None else name)
+        self.name = function_name("@step", func, name)
         label = f"@step {self.name!r}"
-        returning(label, func)
         functools.update_wrapper(self, func)
         self.func = func
         self._how = Execution.of("@step", self.name, func, **how)
@@ -91,7 +87,6 @@ class StepFunction(Generic[P, R, V]):
         if compensate is not None and not callable(compensate):
             raise ConfigError(f"{label}: compensate is {compensate!r}; wanted a function that takes the step's result")
         self._compensate = compensate
-        self._async = is_async(func)
         self._effect = effect
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._opaque = False
@@ -99,7 +94,7 @@ class StepFunction(Generic[P, R, V]):
         self._deps = dependencies(label, deps)
         self._provenance = {} if version is None else {"version": str(version)}
         age = lifetime(label, cache)
-        self._reuse = Reuse(self.name, func, age, self._version, self._deps) if cache else None
+        self._reuse = Reuse(self.name, func, age, self.step_code) if cache else None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, or return its result from the record of the run."""
@@ -107,7 +102,7 @@ class StepFunction(Generic[P, R, V]):
         if scope.loop is None:
             return self.func(*args, **kwargs)
         step = self._made(args, kwargs)
-        if self._async:
+        if self._how.is_async:
             return requested(scope, step, f"{self.name}(...)")  # type: ignore[no-any-return]  # R is awaitable
         if on(scope.loop):
             raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
@@ -136,7 +131,7 @@ class StepFunction(Generic[P, R, V]):
         self._iterate("product", iterables)
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in itertools.product(*iterables)])
 
-    def step_code(self, inside: Inside) -> Any:
+    def step_code(self, inside: Inside = frozenset()) -> Any:
         """Return all that the step's results depend on besides arguments, for steps whose code uses this step."""
         return code_of(self.name, self.func, self._version, self._deps, inside)
 
@@ -177,7 +172,7 @@ class StepFunction(Generic[P, R, V]):
         return Step(
             kind=kinds.STEP,
             name=self.name,
-            work=lambda: self._how.call(self.func, self._async, args, kwargs),
+            work=lambda: self._how.call(self.func, args, kwargs),
             question=question,
             voice=self._voice,
             given=None if whole else given,

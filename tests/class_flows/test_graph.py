@@ -125,7 +125,7 @@ def test_a_way_through_a_graph_may_be_longer_than_the_stack_is_deep():
         {**methods, "after": listen(nested(50))(method("after"))}
         | {"a": start()(method("a")), "b": start()(method("b"))},
     )
-    assert made.graph.paths[f"m{size - 1}"] == made.graph.paths["judge"] == ("m1",)
+    assert made.graph.cycles.paths[f"m{size - 1}"] == made.graph.cycles.paths["judge"] == ("m1",)
     assert made.graph.places["judge"] == (size + 1, size)
     assert f"m{size - 1}" in made.mermaid()
     chain = {name: one for name, one in methods.items() if name not in ("m1", "judge")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -14,6 +13,7 @@ from crewlite import durable, kinds
 from crewlite.coming_from import Hinting
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.definitions import last_kickoff
+from crewlite.definitions.callables import types_of
 from crewlite.definitions.keywords import known_keywords
 from crewlite.encoding import codec, homes
 from crewlite.encoding.codec import Json
@@ -225,12 +225,10 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         `metadata` is plain data of your own for the events flow_input_requested and flow_input_received.
         """
         method = method_of(self)
-        about: dict[str, Any] = {"flow_name": self.run_name, "method_name": method.method if method else None}
-        about["metadata"] = dict(metadata or {})
-        shown = {"message": message}
-        events_of_it = events.FlowInputRequestedEvent, events.FlowInputReceivedEvent
-        question_events = QuestionEvents(original(self), *events_of_it, about, shown)
-        return asked_here(Question(message, schema, timeout, events=question_events), name)
+        about = {"flow_name": self.run_name, "method_name": method and method.method, "metadata": dict(metadata or {})}
+        kinds_of_event = events.FlowInputRequestedEvent, events.FlowInputReceivedEvent
+        told = QuestionEvents(original(self), *kinds_of_event, about, {"message": message})
+        return asked_here(Question(message, schema, timeout, events=told), name)
 
     @on_class_too
     @known_keywords("plot of a flow")
@@ -319,14 +317,14 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
             self.graph.check_edit(address, codec.decode(value))
 
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return inputs as runs record them. Raises ConfigError for an input that is no field of the state."""
-        self.check_inputs(inputs)
+        """Return inputs as runs record them. Raises ConfigError for one that is neither a field nor an argument."""
+        self.state_kind.check(self.run_name, self.fields_in(inputs))
         return dict(inputs)
 
-    def check_inputs(self, inputs: Mapping[str, Any]) -> None:
-        """Raise ConfigError for inputs that are neither fields of the state nor arguments of a start method."""
-        arguments = {one.name for name in self.graph.entries for one in self.graph.methods[name].parameters}
-        self.state_kind.check(self.run_name, {name: inputs[name] for name in inputs if name not in arguments})
+    def fields_in(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs that set fields of the state; others are arguments of start methods alone."""
+        arguments = {one.name for one in self.graph.arguments}
+        return {name: value for name, value in inputs.items() if name not in arguments or self.state_kind.has(name)}
 
     def input_names(self) -> Iterable[str]:
         """Return the names of the fields of its state, as far as they are known."""
@@ -336,14 +334,13 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         """Return the types of the arguments of start methods and of the fields of its state, as far as known."""
         found: dict[str, Any] = {}
         for name in self.graph.entries:
-            found |= self.graph.methods[name].types
+            found |= types_of(self.graph.methods[name].func)
         model = self.state_kind.model
         return found | ({name: field.annotation for name, field in model.model_fields.items()} if model else {})
 
     def required_inputs(self) -> Iterable[str]:
         """Return the arguments of start methods that have no default."""
-        entries = (self.graph.methods[name] for name in self.graph.entries)
-        return [one.name for entry in entries for one in entry.parameters if one.default is inspect.Parameter.empty]
+        return [one.name for one in self.graph.arguments if one.default is one.empty]
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "state":

@@ -191,7 +191,7 @@ class Drive:
             (self._recorded if current else self._new).append(asked)
 
     def _asked(self, firing: Firing, cause: _Asked | None, after: int | None) -> _Asked:
-        flow, own, method, argument = self._flow, self._own, self._graph.methods[firing.method], None
+        flow, method, argument = self._flow, self._graph.methods[firing.method], None
         if cause is None:
             name, trigger = method.name, None
             arguments = {one.name: self._inputs[one.name] for one in method.parameters if one.name in self._inputs}
@@ -206,7 +206,7 @@ class Drive:
             kind=kinds.METHOD,
             name=name,
             address=self._scope.reserve_address(kinds.METHOD.name, name),
-            work=lambda: _work(flow, own, method, arguments, begins, feedback),
+            work=lambda: self._work(method, arguments, begins, feedback),
             question={"method": firing.method, "by": trigger, "given": comparable(arguments)},
             voice=Voice(
                 flow,
@@ -230,6 +230,35 @@ class Drive:
         )
         return _Asked(firing, self._counts[firing.method], step, self._scope.start_inside(), argument)
 
+    async def _work(
+        self,
+        method: FlowMethod[Any, Any],
+        arguments: dict[str, Any],
+        begins: bool,
+        feedback: Sequence[HumanFeedbackResult],
+    ) -> Any:
+        """Call a method; inside it, `state` is that of its step, and `feedback` what people have said so far.
+
+        A method that begins the flow gets its arguments by name, any other by position.
+        """
+        flow, own, scope = self._flow, self._own, durable.scope()
+        by_place, by_name = ((), arguments) if begins else (tuple(arguments.values()), {})
+        token = running.set(Running(flow, own, scope.state, running.get(), list(feedback), method.name))
+        try:
+            made = reviewed(own, method, by_place, by_name) if method.feedback else method.call(own, by_place, by_name)
+            value = await made
+        except Suspended as waits:
+            waiting = dict(waits.waiting)
+            about = {"flow_name": flow.run_name, "method_name": method.name, "waiting": waiting}
+            await scope.announce(flow, events.MethodExecutionPausedEvent, about)
+            raise
+        finally:
+            running.reset(token)
+        if type(value) is StepState:  # a class without subclasses, and `isinstance` of an abstract one is slow
+            value = dict(value)
+        self._graph.label(method.name, value)  # an error of this method, if it is no label
+        return value
+
     def _beginning(self) -> Step[None]:
         """Build the step that sets the initial state. It is recorded, as default factories may return random values."""
         flow, inputs = self._flow, self._inputs
@@ -241,7 +270,7 @@ class Drive:
 
         name = BEGINNING.partition(":")[2]
         address = self._scope.reserve_address(kinds.STEP.name, name)
-        return Step(kinds.STEP, name, begin, comparable(_fields_in(flow, inputs)), Voice.silent(flow), address=address)
+        return Step(kinds.STEP, name, begin, comparable(flow.fields_in(inputs)), Voice.silent(flow), address=address)
 
     def _asks(self, firing: Firing) -> bool:
         return self._graph.methods[firing.method].feedback is not None
@@ -268,47 +297,10 @@ class Drive:
 def initial_values(flow: Flow[Any], inputs: Mapping[str, Any], new_id: str) -> dict[str, Any]:
     """Return the values of the state that a run with these inputs begins with. Raises what `StateKind.begun` raises."""
     known = {name: comparable(value) for name, value in flow.first_inputs().items()}
-    fields = _fields_in(flow, inputs)
+    fields = flow.fields_in(inputs)
     others = {name: value for name, value in fields.items() if name not in known or known[name] != comparable(value)}
     return flow.state_kind.begun(flow.run_name, flow.first_values(), others, new_id)
 
 
-def _fields_in(flow: Flow[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs that set fields of the state."""
-    arguments = {one.name for name in flow.graph.entries for one in flow.graph.methods[name].parameters}
-    return {name: value for name, value in inputs.items() if name not in arguments or flow.state_kind.has(name)}
-
-
 _NEVER = 1 << 62
 """The number of the commit of an outcome that is not recorded: higher than all others."""
-
-
-async def _work(
-    flow: Flow[Any],
-    own: Flow[Any],
-    method: FlowMethod[Any, Any],
-    arguments: dict[str, Any],
-    begins: bool,
-    feedback: Sequence[HumanFeedbackResult],
-) -> Any:
-    """Call a method on `own`; inside it, `state` is that of its step, and `feedback` what people have said so far.
-
-    A method that begins the flow gets its arguments by name, any other by position.
-    """
-    scope = durable.scope()
-    by_place, by_name = ((), arguments) if begins else (tuple(arguments.values()), {})
-    token = running.set(Running(flow, own, scope.state, running.get(), list(feedback), method.name))
-    try:
-        made = reviewed(own, method, by_place, by_name) if method.feedback else method.call(own, by_place, by_name)
-        value = await made
-    except Suspended as waits:
-        waiting = dict(waits.waiting)
-        about = {"flow_name": flow.run_name, "method_name": method.name, "waiting": waiting}
-        await scope.announce(flow, events.MethodExecutionPausedEvent, about)
-        raise
-    finally:
-        running.reset(token)
-    if type(value) is StepState:  # a class without subclasses, and `isinstance` of an abstract one is slow
-        value = dict(value)
-    flow.graph.label(method.name, value)  # an error of this method, if it is no label
-    return value

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from inspect import Parameter
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from crewlite.concurrency.own_threads import blocks
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.conditions import Condition, method_at
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
-from crewlite.flow.classes.rounds import Cycles, Path, Round
+from crewlite.flow.classes.rounds import Cycles, Round
 from crewlite.system.forked import cached_property
 from crewlite.texts.wording import what_is
 
@@ -54,6 +54,11 @@ class Graph:
         return [name for name in starts if self.methods[name].condition is None] or starts
 
     @cached_property
+    def arguments(self) -> Sequence[Parameter]:
+        """The parameters of the methods with which the flow begins, which inputs fill. A name may occur twice."""
+        return [one for name in self.entries for one in self.methods[name].parameters]
+
+    @cached_property
     def conditions(self) -> Mapping[str, Condition]:
         """The conditions of the methods that have one."""
         return {name: method.condition for name, method in self.methods.items() if method.condition}
@@ -78,11 +83,6 @@ class Graph:
         """The cycles of the reachable methods."""
         return Cycles.of(self._following, self.entries, self.labels, self._starts_without)
 
-    @property
-    def paths(self) -> Mapping[str, Path]:
-        """The cycles that each reachable method is in."""
-        return self.cycles.paths
-
     @cached_property
     def places(self) -> Mapping[str, tuple[int, int]]:
         """For each reachable method: how far it is from the beginning, and its place in the class."""
@@ -94,7 +94,7 @@ class Graph:
         """The place of the first method of each cycle."""
         found: dict[str, tuple[int, int]] = {}
         for name, place in self.places.items():
-            for cycle in self.paths[name]:
+            for cycle in self.cycles.paths[name]:
                 found[cycle] = min(place, found.get(cycle, place))
         return found
 
@@ -125,8 +125,7 @@ class Graph:
                     methods[name] = value
                 elif name in methods and isinstance(value, FunctionType):  # overridden without a decorator
                     was = methods[name]
-                    how = replace(was.execution, blocks=blocks(value))
-                    methods[name] = replace(was, func=value, execution=how)
+                    methods[name] = replace(was, func=value, execution=was.execution.of_another(value))
         for name, method in methods.items():
             if hasattr(base, name):
                 raise ConfigError(
@@ -188,10 +187,6 @@ class Graph:
                 new = {target for name in new for target in following.get(name, ())} - found[router]
         return found
 
-    def is_possible(self, edge: Edge) -> bool:
-        """Return whether an edge is only possible: it has a label, and the labels of its router are not known."""
-        return edge.label is not None and self.labels[edge.source] is None
-
     def shape(self, method: str) -> str:
         """Return what a method is drawn as: start, router or method."""
         marked = self.methods[method]
@@ -200,7 +195,7 @@ class Graph:
     def mermaid(self) -> str:
         """Return a flowchart: starts are round, routers have six sides, and what joins methods has a box of its own.
 
-        Edges that are only possible (`is_possible`) are dotted.
+        Edges of a router whose labels are not known are only possible, and dotted.
         """
         numbers = {name: f"m{number}" for number, name in enumerate(self.methods)}
         joints = {name: f"{numbers[name]}j" for name, one in self.conditions.items() if one.brief not in ("", "or")}
@@ -218,12 +213,13 @@ class Graph:
     def _line(self, edge: Edge) -> str:
         if edge.label is None:
             return "-->"
-        return f"-. {_quoted(edge.label)} .->" if self.is_possible(edge) else f"-->|{_quoted(edge.label)}|"
+        is_known = self.labels[edge.source] is not None
+        return f"-->|{_quoted(edge.label)}|" if is_known else f"-. {_quoted(edge.label)} .->"
 
     def place(self, method: str, round_: Round) -> tuple[tuple[int, ...], ...]:
         """Return a sort key by which the last method of a run is found: the furthest one, in the latest round."""
         found: list[tuple[int, ...]] = []
-        for cycle, turn in zip(self.paths[method], round_, strict=True):
+        for cycle, turn in zip(self.cycles.paths[method], round_, strict=True):
             found += [self._beginnings[cycle], (turn,)]
         return (*found, self.places[method])
 

@@ -9,8 +9,9 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from types import FunctionType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin
 
+from crewlite.definitions.callables import types_of
 from crewlite.errors import ConfigError, meant
 
 
@@ -51,11 +52,7 @@ def known_labels(func: Callable[..., Any]) -> frozenset[str] | None:
 
 def annotated_labels(func: Callable[..., Any]) -> frozenset[str] | None:
     """Return the labels of a router by its return annotation; None if that does not list them."""
-    try:
-        hint = get_type_hints(func).get("return", inspect.Parameter.empty)
-    except (NameError, TypeError):
-        hint = inspect.Parameter.empty
-    return _of_hint(hint, getattr(func, "__name__", ""))
+    return _of_hint(types_of(func).get("return", inspect.Parameter.empty), getattr(func, "__name__", ""))
 
 
 def _of_hint(hint: Any, router: str) -> frozenset[str] | None:

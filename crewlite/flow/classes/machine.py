@@ -55,14 +55,14 @@ class Machine:
         self._listeners: dict[str, list[_Listener]] = {}
         """The methods whose conditions hold a name, by that name."""
         for place, (name, condition) in enumerate(graph.conditions.items()):
-            if name in graph.paths:  # else nothing can start it
-                listener = _Listener(place, name, _gate(condition, graph, graph.paths[name], name), {})
+            if name in graph.cycles.paths:  # else nothing can start it
+                listener = _Listener(place, name, _gate(condition, graph, graph.cycles.paths[name], name), {})
                 for heard in listener.gate.names:
                     self._listeners.setdefault(heard, []).append(listener)
 
     def begin(self) -> list[Firing]:
         """Return the methods with which the flow begins."""
-        return [Firing(name, (1,) * len(self._graph.paths[name])) for name in self._graph.entries]
+        return [Firing(name, (1,) * len(self._graph.cycles.paths[name])) for name in self._graph.entries]
 
     def ended(self, firing: Firing, label: str | None = None) -> list[Firing]:
         """Note that a method has finished; return the methods that this starts. `label`: the result of a router."""
@@ -122,7 +122,7 @@ def _gate(condition: Condition, graph: Graph, path: Path, listener: str | None) 
 
 def _around(names: Iterable[str], graph: Graph) -> Sequence[Path]:
     """Return the cycles around each method that can make one of the names occur."""
-    return [graph.paths[at] for name in names for at in graph.emitters(name) if at in graph.paths]
+    return [graph.cycles.paths[at] for name in names for at in graph.emitters(name) if at in graph.cycles.paths]
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class _Name:
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         if (way := self.ways.get(firing.method)) is None:
-            path = self.graph.paths[firing.method]
+            path = self.graph.cycles.paths[firing.method]
             way = self.ways[firing.method] = self.graph.cycles.way(path, self.path, self.listener, firing.method)
         round_ = way.to(firing.round)
         self.ends.setdefault(round_, []).append(firing)

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from types import MethodType
 from typing import Any, Generic, Never, ParamSpec, TypeVar, Unpack
 
-from crewlite.definitions.callables import is_async, types_of
 from crewlite.definitions.keywords import known_keywords, shows_options
 from crewlite.errors import ConfigError
 from crewlite.flow.classes.conditions import Condition, address_name, condition_of
 from crewlite.flow.classes.feedback import Feedback
 from crewlite.flow.classes.labels import annotated_labels, listed
-from crewlite.flow.options import CALL_OPTIONS, CallOptions, Execution, called, named, returning
+from crewlite.flow.options import CALL_OPTIONS, CallOptions, Execution, called, function_name
 from crewlite.lazy import lazy
 from crewlite.state.config import CheckpointConfig
 from crewlite.system.forked import cached_property
@@ -61,9 +60,7 @@ class FlowMethod(Generic[P, R]):
             return func
         if isinstance(func, staticmethod | classmethod | property):
             raise ConfigError(f"{what_is(func)} is no method of a flow; wanted a plain method with self: {func!r}")
-        returning(f"{by} {called(func)!r}", func)
-        name = named(by, called(func))
-        return cls(func, _execution(by, name, func, options))
+        return cls(func, _execution(by, function_name(by, func), func, options))
 
     def __post_init__(self) -> None:
         about = ("__name__", "__qualname__", "__doc__", "__module__")
@@ -86,20 +83,10 @@ class FlowMethod(Generic[P, R]):
         return address_name(self.name, self.condition)
 
     @cached_property
-    def is_async(self) -> bool:
-        """Whether the method is a coroutine function."""
-        return is_async(self.func)
-
-    @cached_property
     def parameters(self) -> Sequence[inspect.Parameter]:
         """The parameters of the method, without the flow itself, `*args` and `**kwargs`: these get nothing."""
         _, *own = inspect.signature(self.func).parameters.values()
         return [one for one in own if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-
-    @cached_property
-    def types(self) -> Mapping[str, Any]:
-        """The type hints of the parameters, as far as they can be evaluated."""
-        return types_of(self.func)
 
     @cached_property
     def takes(self) -> str | None:
@@ -113,7 +100,7 @@ class FlowMethod(Generic[P, R]):
 
     def call(self, flow: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call the method's function on `flow`, within the running step and with the options of its decorator."""
-        return self.execution.call(MethodType(self.func, flow), self.is_async, args, kwargs)
+        return self.execution.call(MethodType(self.func, flow), args, kwargs)
 
     def check_parameters(self, flow: str) -> None:
         """Raise ConfigError if the flow could not call it."""

@@ -62,9 +62,7 @@ class ClassRoot(Root[Outcome]):
         """Return the values that the class itself gives fields of the state and arguments of start methods."""
         flow, cls = self._flow, type(self._flow)
         kind, initial = cls.state_kind, cls.initial_state  # what an object was given instead is an input
-        arguments = {
-            one.name: one.default for name in flow.graph.entries for one in flow.graph.methods[name].parameters
-        }
+        arguments = {one.name: one.default for one in flow.graph.arguments}
         own = {name: values_of(initial)[name] for name in fields_set(initial)}
         fields = {name: value for name, value in {**kind.defaults, **own}.items() if name not in arguments}
         given = (name for name, default in arguments.items() if default is not Parameter.empty and not kind.has(name))
@@ -72,7 +70,7 @@ class ClassRoot(Root[Outcome]):
 
     def check(self, inputs: Mapping[str, Any]) -> None:
         """Raise ConfigError for inputs that are no fields of the state, and for arguments that are missing."""
-        self._flow.check_inputs(inputs)
+        self._flow.as_inputs(inputs)
         if missing := [name for name in self._flow.required_inputs() if name not in inputs]:
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import logging
 import weakref
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -61,7 +61,7 @@ class StateKind:
             if secret := declared_in(kind):
                 raise _of_secret(flow, secret)
             return cls(kind)
-        if isinstance(kind, type) and issubclass(kind, Mapping | MutableMapping):
+        if isinstance(kind, type) and issubclass(kind, Mapping):
             return cls.PLAIN
         raise ConfigError(f"flow {flow!r} has a state of {given!r}; wanted a pydantic class, or dict")
 

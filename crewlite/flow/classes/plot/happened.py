@@ -53,7 +53,7 @@ class Happened:
     """The starts of each method that has any, in their order."""
     seconds: float
     """From the beginning of the branch to its last recorded outcome of a method."""
-    labels: Mapping[str, frozenset[str]]
+    labels: Mapping[str, set[str]]
     """The labels that each router has returned."""
     status: str
     """The status of the run, as `RunHistory.status_text`."""
@@ -89,11 +89,10 @@ def happened(graph: Graph, flow: str, run: RunHistory) -> Happened:
         own = next((step for step in parts.get(at, ()) if step.address == at and step.status == "finished"), None)
         if own and (label := _label(graph, method_at(at), own.value)):
             labels.setdefault(method_at(at), set()).add(label)
-    found = {router: frozenset(names) for router, names in labels.items()}
     of: dict[str, list[Start]] = {}
     for start in starts:
         of.setdefault(start.method, []).append(start)
-    return Happened(run, starts, of, max(ends, default=0.0), found, status)
+    return Happened(run, starts, of, max(ends, default=0.0), labels, status)
 
 
 def _begun(graph: Graph, steps: Sequence[StepView]) -> list[str]:

@@ -86,8 +86,7 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
     lines = [(*ends, cut(text, _NAME)) for ends, text in zip(joined, texts, strict=True)]
     layout = laid_out(rows, widths, lines, badges)
     taken = [_passed(found, source, labels) for (source, _), labels in joined.items()]
-    possible = {(edge.source, edge.target) for edge in graph.edges if graph.is_possible(edge)}
-    known = {(edge.source, edge.target) for edge in graph.edges if not graph.is_possible(edge)}
+    possible = {ends for ends, labels in joined.items() if None not in labels and graph.labels[ends[0]] is None}
     drawn = zip(layout.lines, texts, taken, strict=True)
     return rendered(
         "page.html.j2",
@@ -96,7 +95,7 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
         boxes=boxes,
         layout=layout,
         lines=sorted(drawn, key=lambda line: line[2]),  # those that were taken above the others
-        possible=possible - known,
+        possible=possible,
         height=BOX,
         found=found,
         marks=_MARKS,
@@ -137,4 +136,4 @@ def _passed(found: Happened | None, source: str, labels: Sequence[str | None]) -
     if found is None:
         return False
     finished = any(one.state == "finished" for one in found.of.get(source, ()))
-    return finished and (None in labels or not found.labels.get(source, frozenset()).isdisjoint(labels))
+    return finished and (None in labels or not found.labels.get(source, set()).isdisjoint(labels))
