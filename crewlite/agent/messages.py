@@ -19,6 +19,9 @@ def as_conversation(messages: str | Sequence[Message]) -> list[Message]:
         return [{"role": "user", "content": messages}]
     fits = isinstance(messages, Sequence) and all(isinstance(message, Mapping) for message in messages)
     found = [dict(message) for message in messages] if fits else []
+    for message in found:
+        if message.get("tool_calls"):
+            message.setdefault("content", None)  # OpenAI's protocol leaves it out where there is none
     if not found or any(not isinstance(message.get("role"), str) or "content" not in message for message in found):
         raise ConfigError(f"messages is {messages!r}; {_WANTED}")
     return found

@@ -464,6 +464,18 @@ def test_messages_that_no_model_takes_are_told_before_anything_is_paid(messages,
         agent.kickoff(messages)
 
 
+def test_a_message_with_calls_needs_no_content():
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    asked = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "seen"},
+    ]
+    llm = ScriptedLLM(["done"])
+    assert Agent(role="A", goal="g", llm=llm).kickoff(asked).raw == "done"
+    assert llm.calls[0][2] == {**asked[1], "content": None}
+
+
 def test_a_result_says_what_a_fork_of_it_has_paid_itself(memory):
     agent = Agent(role="A", goal="g", llm=ScriptedLLM(["one", "two"]), checkpoint=memory())
     first = agent.kickoff("1?", run_id="r")
