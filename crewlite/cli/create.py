@@ -55,8 +55,8 @@ class Project:
         """Return the project. Raises UsageError for a name that cannot be one, Failed if there is such a folder."""
         if not _NAME.fullmatch(name) or len(name) > _LONGEST:
             raise click.UsageError(
-                f"{name!r} cannot name a project; wanted at most {_LONGEST} letters, digits, - and _, such as "
-                f"tide-watch. It is written to a folder of this name in the current directory"
+                f"{name!r} cannot name a project; wanted a letter and at most {_LONGEST - 1} more of a-z A-Z 0-9 - _, "
+                f"such as tide-watch. It is written to a folder of this name in the current directory"
             )
         project = cls(name)
         if why := project._taken():

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import EnumType, StrEnum
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
@@ -97,7 +97,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     """If left out: those of the tasks, in order."""
     tasks: Takes[Sequence[Task], FrozenList[Task]] = Field(min_length=1)
     name: str = "crew"
-    process: Process = Process.sequential
+    process: Takes[Process | Literal["sequential", "hierarchical"], Process] = left_out(Process.sequential)
     max_concurrency: int | None = Field(default=None, ge=1, strict=True)
     """How many tasks are at work at once, where some are async; None: as many as can be."""
     llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)

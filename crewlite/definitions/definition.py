@@ -359,8 +359,6 @@ def _found_and_wanted(item: Mapping[str, Any]) -> str:
 
 def _kind(value: object) -> str:
     """Return what a value is, in words, without the value: it may hold a key."""
-    if isinstance(value, type):
-        return value.__name__
     if get_origin(value) is not None:  # such as list[str]
         return str(value)
     if value is None:

@@ -12,11 +12,13 @@ def an(word: str) -> str:
 
 
 def what_is(value: object) -> str:
-    """Return what a value is, for an error that does not show it: "a str", "an LLM", or "None".
+    """Return what a value is, for an error that does not show it: "a str", "an LLM", "the class LLM", or "None".
 
-    >>> what_is(3), what_is(None)
-    ('an int', 'None')
+    >>> what_is(3), what_is(int), what_is(None)
+    ('an int', 'the class int', 'None')
     """
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
     return "None" if value is None else an(type(value).__name__)
 
 

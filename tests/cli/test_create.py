@@ -54,9 +54,10 @@ def test_a_new_project_runs_and_passes_its_tests_at_once(shop, more):
 @pytest.mark.parametrize(
     ("name", "code", "said"),
     [
-        ("two words", 2, "wanted at most 50 letters, digits, - and _, such as tide-watch"),
+        ("two words", 2, "wanted a letter and at most 49 more of a-z A-Z 0-9 - _, such as tide-watch"),
         ("../out", 2, "cannot name a project"),
-        ("1st", 2, "cannot name a project"),
+        ("1st", 2, "cannot name a project; wanted a letter"),
+        ("größe", 2, "cannot name a project; wanted a letter and at most 49 more of a-z"),
         ("x" * 51, 2, "cannot name a project"),
         ("Class", 2, "class is a word of Python"),
         ("json", 2, "there is a module json already, which its package would hide. Choose another name"),

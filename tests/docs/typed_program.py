@@ -58,7 +58,12 @@ pilot = Agent(role="Pilot", goal="answer", llm=Own("own"), tools=own_tools, allo
 clerk = Agent(role="Clerk", goal="answer", llm=Chat(), tools=[search, Depth(), Gauge(), plain])
 facts = Task(description="Facts", expected_output="text", agent=pilot, input_files={"a": Path("a.txt"), "b": "b.txt"})
 poem = Task(description="Poem", expected_output="text", agent=clerk, context=[facts], guardrails=["is short"])
-crew = Crew(agents=[pilot], tasks=[facts], checkpoint=CheckpointConfig(on_events=["task_completed"], redact=["x"]))
+crew = Crew(
+    agents=[pilot],
+    tasks=[facts],
+    process="sequential",
+    checkpoint=CheckpointConfig(on_events=["task_completed"], redact=["x"]),
+)
 crew.tasks += [poem]
 crew.tasks = [*crew.tasks]
 poem.context = [facts]
@@ -100,6 +105,7 @@ assert_type(asyncio.run(fetching.akickoff("u")), Report)
 words_of(3)  # WRONG arg-type
 words_of("a", most=3)  # WRONG call-arg
 Crew(tasks=facts)  # WRONG arg-type
+Crew(tasks=[facts], process="parallel")  # WRONG arg-type
 Crew(tasks=["facts"])  # WRONG list-item
 Task(description="x")  # WRONG call-arg
 crew.tasks.append(facts)  # WRONG attr-defined

@@ -56,6 +56,14 @@ def test_an_address_is_no_directory(location, tmp_path, monkeypatch):
     assert kicked_off(location=location, provider=InMemoryProvider()) == 42
 
 
+def test_what_sqlite_calls_a_database_in_memory_is_no_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"':memory:' is no place on the disk: .* provider=InMemoryProvider\(\)"):
+        kicked_off(location=":memory:")
+    assert not [*tmp_path.iterdir()]
+    assert kicked_off(location=":memory:", provider=InMemoryProvider()) == 42
+
+
 def test_a_history_takes_the_locations_that_a_kickoff_takes(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))

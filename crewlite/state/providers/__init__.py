@@ -34,7 +34,7 @@ from crewlite.state.providers.sqlite import SqliteProvider as SqliteProvider, is
 def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:
     """Return `provider` if given; else a SqliteProvider if the location names a database file; else a JsonProvider.
 
-    Raises ConfigError for an address of a service, which neither of them opens.
+    Raises ConfigError for an address of a service, which neither of them opens, and for SQLite's name for no file.
     """
     if provider is not None:
         return provider
@@ -42,5 +42,10 @@ def provider_for(location: str, provider: BaseProvider | None = None) -> BasePro
         raise ConfigError(
             f"{location!r} is an address, and without a provider a location is a directory or a database file: choose "
             f"one, or pass the provider that opens the address (docs/storage.md)"
+        )
+    if location == ":memory:":
+        raise ConfigError(
+            f"{location!r} is no place on the disk: to keep runs in memory, pass any location and "
+            f"provider=InMemoryProvider() of crewlite.state"
         )
     return SqliteProvider() if is_database(location) else JsonProvider()
