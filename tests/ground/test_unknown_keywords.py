@@ -46,7 +46,7 @@ FUNCTIONS = [
 ]
 OF_THE_ENGINE = {"check_edit", "check_rebuilds", "input_names", "rebuilt", "settle", "secret_sources", "identity"}
 OF_THE_ENGINE |= {"bound_to", "check", "check_inputs", "expecting", "keep_runs", "known_by", "may_use", "problems_in"}
-OF_THE_ENGINE |= {"coworkers_in", "inner_settings", "people", "required_inputs", "input_types", "taught"}
+OF_THE_ENGINE |= {"coworkers_in", "inner_settings", "people", "required_inputs", "input_types", "fields_in", "taught"}
 OF_THE_ENGINE |= {"from_yaml"}  # its other keywords are fields of the crew that it makes
 
 
