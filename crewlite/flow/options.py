@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
@@ -12,7 +12,9 @@ from crewlite import durable
 from crewlite.concurrency.own_threads import blocks
 from crewlite.definitions.callables import is_async, is_generator
 from crewlite.definitions.keywords import options_of
-from crewlite.errors import ConfigError, meant
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import comparable
+from crewlite.errors import ConfigError, NotCodable, meant
 from crewlite.recovery import FailureKind, FailurePolicy, Policy, Rule, checks
 from crewlite.recovery.port import check_policy
 from crewlite.runtime.steps.executors import EXECUTORS, Executor, Job, Runtime, executor_of
@@ -158,6 +160,17 @@ def misfit(what: str, signature: inspect.Signature, given: Iterable[str], error:
     known = [*signature.parameters]
     close = [hint for name in given if name not in known and (hint := meant(name, known))]
     return ConfigError(f"{what}: {'; '.join((str(error), *close[:1]))}; it takes {signature}")
+
+
+def question_of(arguments: Mapping[str, Any]) -> tuple[Any, NotCodable | None]:
+    """Return arguments as plain JSON with their types, and the error of one that cannot be recorded.
+
+    Such a one, for example a client, is represented by its class alone.
+    """
+    try:
+        return codec.encode(arguments), None
+    except NotCodable as error:
+        return {name: comparable(value) for name, value in arguments.items()}, error
 
 
 def called(func: object) -> str:

@@ -12,10 +12,10 @@ from crewlite import events
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.codec import JsonObject
-from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.flow.function import FlowFunction
+from crewlite.flow.options import question_of
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.executors import EXECUTORS, Job
 from crewlite.runtime.steps.run import Run
@@ -73,19 +73,12 @@ class FlowRoot(Root[Returned]):
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
         """Return the arguments. One that cannot be recorded, such as a client, counts as its class."""
-        return self._question(inputs)[0]
-
-    def _question(self, inputs: Mapping[str, Any]) -> tuple[Any, NotCodable | None]:
-        """Return the arguments as `question` does, and the error of one that cannot be recorded."""
-        try:
-            return codec.encode(inputs), None
-        except NotCodable as error:
-            return {name: comparable(value) for name, value in inputs.items()}, error
+        return question_of(inputs)[0]
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
         """Build the step that calls the function."""
         flow = self._flow
-        question, refused = self._question(inputs)
+        question, refused = question_of(inputs)
         if refused and run is None and flow not in _warned:  # as part of another run, which may be resumed
             _warned.add(flow)
             so = "Without that, a resume cannot tell whether the argument has changed"

@@ -19,9 +19,9 @@ from crewlite.definitions.keywords import known_keywords, options_of, shows_opti
 from crewlite.durable import Scope, Step
 from crewlite.encoding import codec, homes
 from crewlite.encoding.codec import Json
-from crewlite.encoding.comparable import comparable, copied_apart
+from crewlite.encoding.comparable import copied_apart
 from crewlite.encoding.instances import copied
-from crewlite.errors import ConfigError, NotCodable, OnLoopThread
+from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.events.voice import Voice
 from crewlite.flow.options import (
     CALL_OPTIONS,
@@ -30,6 +30,7 @@ from crewlite.flow.options import (
     decorated,
     function_name,
     misfit,
+    question_of,
     whole_or_none,
 )
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
@@ -115,21 +116,11 @@ class StepFunction(Generic[P, R, V]):
 
     def map(self, *iterables: Iterable[Any]) -> StepFutures[V]:
         """Begin one step for each item and return the futures. Each iterable gives one argument, as with `map`."""
-        scope = self._scope("map")
-        self._iterate("map", iterables)
-        try:
-            together = list(zip(*iterables, strict=True))
-        except ValueError as error:
-            if not str(error).startswith("zip()"):
-                raise
-            raise ConfigError(f"{self.name}.map(...): {str(error)[6:]}; wanted iterables of the same length") from None
-        return StepFutures([StepFuture(scope, self._made(items, {})) for items in together])
+        return self._for_each("map", iterables, functools.partial(zip, strict=True))
 
     def product(self, *iterables: Iterable[Any]) -> StepFutures[V]:
         """Begin one step for each combination of the items, ordered as by `itertools.product`; return the futures."""
-        scope = self._scope("product")
-        self._iterate("product", iterables)
-        return StepFutures([StepFuture(scope, self._made(items, {})) for items in itertools.product(*iterables)])
+        return self._for_each("product", iterables, itertools.product)
 
     def step_code(self, inside: Inside = frozenset()) -> Any:
         """Return all that the step's results depend on besides arguments, for steps whose code uses this step."""
@@ -150,13 +141,22 @@ class StepFunction(Generic[P, R, V]):
             )
         return scope
 
-    def _iterate(self, verb: str, given: tuple[Any, ...]) -> None:
-        odd = [value for value in given if not isinstance(value, Iterable)]
+    def _for_each(
+        self, verb: str, given: tuple[Any, ...], combined: Callable[..., Iterable[tuple[Any, ...]]]
+    ) -> StepFutures[V]:
+        scope, odd = self._scope(verb), [value for value in given if not isinstance(value, Iterable)]
         if odd or not given:
             raise ConfigError(
                 f"{self.name}.{verb}({repr(odd[0]) if odd else ''}): wanted an iterable of values for each argument "
                 f"of the step"
             )
+        try:
+            together = list(combined(*given))
+        except ValueError as error:
+            if not str(error).startswith("zip()"):
+                raise
+            raise ConfigError(f"{self.name}.map(...): {str(error)[6:]}; wanted iterables of the same length") from None
+        return StepFutures([StepFuture(scope, self._made(items, {})) for items in together])
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
         if self._decode is None:  # not when it is decorated: its type hints may name classes further down in the file
@@ -165,9 +165,13 @@ class StepFunction(Generic[P, R, V]):
         changeable = [name for name, value in given.items() if type(value) not in codec.IMMUTABLE]
         for name in changeable:
             settled(given[name], f"argument {name} of {self.name}")
-        question, whole = self._question(given)
+        question, refused = question_of(given)
+        if refused and not self._opaque:
+            self._opaque = True
+            so = "Without that, a resume cannot tell whether the argument has changed"
+            log.warning("@step %s: %s %s%s", self.name, refused, so, ", and no result is cached" if self._reuse else "")
         if changeable:  # the step works on what is recorded as its question, whatever the caller does with its objects
-            apart = copied if whole else copied_apart
+            apart = copied_apart if refused else copied
             args, kwargs = tuple(map(apart, args)), {name: apart(value) for name, value in kwargs.items()}
         return Step(
             kind=kinds.STEP,
@@ -175,12 +179,12 @@ class StepFunction(Generic[P, R, V]):
             work=lambda: self._how.call(self.func, args, kwargs),
             question=question,
             voice=self._voice,
-            given=None if whole else given,
+            given=given if refused else None,
             encode=codec.encode_to_keep,
             decode=self._decode,
             answer=functools.partial(_given_result, self.func),
             provenance=self._provenance,
-            cache=self._reuse.at(question) if self._reuse and whole else None,
+            cache=None if refused or not self._reuse else self._reuse.at(question),
             effect=self._effect,
             timeout=self._how.timeout,
             failure_policy=self._how.remedies,
@@ -201,21 +205,6 @@ class StepFunction(Generic[P, R, V]):
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise misfit(f"step {self.name!r}", self._signature, kwargs, error) from None
-
-    def _question(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
-        """Return the arguments as plain JSON with their types, and whether all of them could be encoded.
-
-        What cannot be encoded is represented by its class alone.
-        """
-        try:
-            return codec.encode(arguments), True
-        except NotCodable as error:
-            if not self._opaque:
-                self._opaque = True
-                so = "Without that, a resume cannot tell whether the argument has changed"
-                so += ", and no result is cached" if self._reuse else ""
-                log.warning("@step %s: %s %s", self.name, error, so)
-        return {name: comparable(value) for name, value in arguments.items()}, False
 
 
 def _given_result(func: Callable[..., Any], value: Any) -> Any:
