@@ -11,7 +11,7 @@ from crewlite import kinds
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.crew.output import CrewOutput
 from crewlite.errors import ConfigError, RunMismatch
-from crewlite.flow.classes.conditions import address_name, method_at
+from crewlite.flow.classes.conditions import method_at
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.machine import Firing, Machine
 from crewlite.pages.rendering import beginning
@@ -107,8 +107,8 @@ def _begun(graph: Graph, steps: Sequence[StepView]) -> list[str]:
 
     def start(firings: Iterable[Firing]) -> None:
         for firing in firings:
-            condition = graph.conditions.get(firing.method) if firing.cause else None
-            open_[numbering.next(kinds.METHOD.name, address_name(firing.method, condition))] = firing
+            name = graph.methods[firing.method].step_name if firing.cause else firing.method
+            open_[numbering.next(kinds.METHOD.name, name)] = firing
 
     if any(step.address == BEGINNING and step.status == "finished" for step in steps):
         start(machine.begin())

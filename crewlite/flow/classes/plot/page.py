@@ -57,11 +57,9 @@ def written(
 
 def _path(filename: str | os.PathLike[str]) -> Path:
     """Return the absolute path of the page. Raises ConfigError if no file can be there."""
-    if not isinstance(filename, str | os.PathLike):
-        raise ConfigError(f"plot: filename is {filename!r}; wanted the name of a file, such as 'flow.html'")
-    given = os.fspath(filename)
+    given = os.fspath(filename) if isinstance(filename, str | os.PathLike) else ""
     if os.path.basename(given) in ("", os.curdir, os.pardir, "~"):
-        raise ConfigError(f"plot: filename is {given!r}; wanted the name of a file, such as 'flow.html'")
+        raise ConfigError(f"plot: filename is {given or filename!r}; wanted the name of a file, such as 'flow.html'")
     path = Path(given).expanduser().absolute()
     if path.suffix.lower() not in (".html", ".htm"):
         path = path.with_name(f"{path.name}.html")
