@@ -18,6 +18,7 @@ from crewlite.cli.shell import Again
 from crewlite.crew import learned, repeated
 from crewlite.errors import ConfigError, NoModel
 from crewlite.lazy import lazy
+from crewlite.texts.wording import number_of
 
 if TYPE_CHECKING:
     from crewlite.crew.trial import Trial
@@ -141,6 +142,9 @@ def train(filename: str, feedback: Sequence[str], iterations: int, **how: Any) -
     Crew, as for `crewlite run`.
     """
     said = list(feedback) or None
+    if said and len(said) != iterations:
+        found = f"{number_of(len(said), 'time')} for {number_of(iterations, 'iteration')}"
+        raise click.UsageError(f"--feedback is given {found}; wanted one for each, or none, to be asked")
     words = ["train", "--iterations", str(iterations), "--filename", filename]
     words += [word for text in feedback for word in ("--feedback", text)]
     _carried_out(

@@ -84,7 +84,10 @@ def test_a_crew_is_trained_and_a_person_is_asked_without_feedback(office):
     [
         (["test", "crews:clerk"], "crews:clerk is of kind agent; wanted a Crew"),
         (["train", "judges:crew", "-f", "x.pkl"], "plain JSON and never a pickle"),
-        (["train", "judges:crew", "-n", "2", "--feedback", "a"], "feedback"),
+        (
+            ["train", "judges:crew", "-n", "2", "--feedback", "a"],
+            "--feedback is given 1 time for 2 iterations; wanted one",
+        ),
         (["test", "judges:crew", "-n", "0"], "0 is not in the range"),
         (["test"], "nothing says what to run"),
     ],
