@@ -25,6 +25,7 @@ from crewlite.flow.options import (
     decorated,
     function_name,
     misfit,
+    signature_of,
     time_limit,
     whole_or_none,
 )
@@ -94,7 +95,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
         if not isinstance(verbose, bool):
             raise ConfigError(f"{self.label}: verbose is {verbose!r}; wanted True or False")
         self.verbose = verbose
-        self.signature = inspect.signature(func)
+        self.signature = signature_of(self.label, func)
         self.is_async, self.blocks = is_async(func), blocks(func)
         self._bound = None
         whole_or_none(self.label, 0, retries=retries)

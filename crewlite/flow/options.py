@@ -138,6 +138,17 @@ def function_name(by: str, func: object, name: str | None = None) -> str:
     return found
 
 
+def signature_of(label: str, func: Callable[..., Any]) -> inspect.Signature:
+    """Return what a function takes. Raises ConfigError for one of which Python does not know it, such as `max`."""
+    try:
+        return inspect.signature(func)
+    except ValueError:
+        raise ConfigError(
+            f"{label} does not tell which arguments it takes, as it is no function of Python code: call it in a "
+            f"function of your own, and decorate that"
+        ) from None
+
+
 def time_limit(label: str, timeout: float | timedelta | None) -> float | None:
     """Return a `timeout` in seconds. Raises ConfigError unless it is a number or a timedelta, more than 0."""
     found = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout

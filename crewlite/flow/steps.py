@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import itertools
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -31,6 +30,7 @@ from crewlite.flow.options import (
     function_name,
     misfit,
     question_of,
+    signature_of,
     whole_or_none,
 )
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
@@ -81,7 +81,7 @@ class StepFunction(Generic[P, R, V]):
         self.type = type
         self._voice = Voice.plain(self, kinds.STEP, self.name, type)
         homes.note(func)
-        self._signature = inspect.signature(func)
+        self._signature = signature_of(label, func)
         parameters = self._signature.parameters
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._plain = tuple(parameters) if plain else None

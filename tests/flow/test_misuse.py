@@ -61,6 +61,12 @@ def test_an_option_of_another_type_is_told_when_the_function_is_decorated(option
 
 
 @pytest.mark.parametrize("made", [step, flow])
+def test_a_function_whose_arguments_python_does_not_know_is_told_to_be_called_in_another(made):
+    with pytest.raises(ConfigError, match="'max' does not tell which arguments it takes, .*: call it in a function"):
+        made(max)
+
+
+@pytest.mark.parametrize("made", [step, flow])
 def test_a_function_that_yields_is_told_to_return_a_list(made):
     def numbers():
         yield 1
