@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from crewlite import durable
@@ -29,6 +29,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.view import View
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider, provider_for
+from crewlite.state.reading.checkpoints import RecordView
 from crewlite.state.reading.locate import Located
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.bag import Bag, StepState
@@ -50,10 +51,10 @@ class RuntimeState(Bag):
 
     __slots__ = ("_then", "_trigger")
 
-    def __init__(self, journal: Journal, trigger: str, address: str, moment: CommitView | None = None) -> None:
+    def __init__(self, journal: Journal, trigger: str, address: str, moment: RecordView | None = None) -> None:
         super().__init__(journal, address)
         self._trigger = trigger
-        self._then: CommitView | None = moment or CommitView.of(journal.record)
+        self._then: RecordView | None = moment or RecordView.of(journal.record)
         """The commit that this object shows, whenever it is used; None for an opened state, which shows the newest."""
 
     @classmethod
@@ -122,7 +123,7 @@ class RuntimeState(Bag):
     def usage(self) -> Usage:
         """Tokens and cost of the run up to this commit, and what was added through this object since."""
         if self._then:
-            return self._then.usage + self._paid
+            return self._then.paid.usage + self._paid
         return self._journal.record.paid.total + self._journal.states.paid
 
     def usage_of(self, address: str) -> Usage:
@@ -216,26 +217,11 @@ class RuntimeState(Bag):
         """Build the commit parts of a checkpoint at the commit that this state shows."""
         if self._then is None:
             return self._snapshot(label, metadata)
-        seq, total, usage, finished = self._then
-        about = {"finished_tasks": finished, "tokens": usage.total_tokens}
-        total = total or self._journal.sums.get(seq, "")
+        then, (_, finished, *_) = self._then, self._then.history
+        about = {"finished_tasks": finished, "tokens": then.paid.total_tokens}
+        total = then.sum or self._journal.sums.get(then.seq, "")
         named = {"about": about, "total": total, **self._label_and_metadata(label, metadata)}
-        return {"place": new_checkpoint(self._journal.record, seq, self._trigger, self._address, **named)}
-
-
-class CommitView(NamedTuple):
-    """The state of a run after one of its commits. `finished` is the number of finished tasks."""
-
-    seq: int
-    sum: str
-    """The checksum of the commit; "" without a store."""
-    usage: Usage
-    finished: int
-
-    @classmethod
-    def of(cls, record: Record) -> CommitView:
-        """Build the view of the newest commit of a record."""
-        return cls(record.seq, record.sum, record.paid.total, len(record.tasks))
+        return {"place": new_checkpoint(self._journal.record, then.seq, self._trigger, self._address, **named)}
 
 
 async def opened(name: str | UUID, location: str | os.PathLike[str] | None, provider: BaseProvider | None) -> Journal:

@@ -26,8 +26,9 @@ from crewlite.state.format.failed import RaisedError
 from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
+from crewlite.state.reading.checkpoints import RecordView
 from crewlite.state.reading.steps import inherited, unsettled
-from crewlite.state.runtime import CommitView, RuntimeState
+from crewlite.state.runtime import RuntimeState
 from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
 from crewlite.step_parts import Durability
@@ -294,7 +295,7 @@ class Run:
         moment = None
         if parts:
             saved = journal.save(parts, now=now)
-            moment = CommitView.of(self.record) if heard else None  # before handlers of the commit may commit more
+            moment = RecordView.of(self.record) if heard else None  # before handlers of the commit may commit more
             await saved
         if ahead:
             journal.buffered_events += recorded
@@ -324,7 +325,7 @@ class Run:
         mask = self.journal.secrets.mask_data
         return cls(**fields | {name: mask(fields[name]) for name in open_fields(cls) if name in fields})
 
-    def _emit(self, source: object, event: BaseEvent, moment: CommitView | None = None, *, again: bool = False) -> None:
+    def _emit(self, source: object, event: BaseEvent, moment: RecordView | None = None, *, again: bool = False) -> None:
         """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.
 
         `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.

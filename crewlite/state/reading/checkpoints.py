@@ -80,6 +80,9 @@ class RecordView(NamedTuple):
     events only grow, so `history` holds how many of them there were.
     """
 
+    seq: int
+    sum: str
+    """The checksum of the commit; "" without a store."""
     run: RunStart
     paid: Counted
     values: Mapping[str, Json]
@@ -90,7 +93,7 @@ class RecordView(NamedTuple):
     def of(cls, record: Record) -> RecordView:
         """Build the view of a record at its last commit."""
         history = record.tasks, len(record.tasks), record.events, len(record.events)
-        return cls(record.run, record.paid.so_far(), record.values, record.kept.versions, history)
+        return cls(*record.head, record.run, record.paid.so_far(), record.values, record.kept.versions, history)
 
 
 def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
