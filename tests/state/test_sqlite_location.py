@@ -136,3 +136,22 @@ def test_a_store_that_is_closed_while_threads_read_leaves_nothing_open(store, pa
         closed.set()
         assert [one.result() for one in asked] == [[("run-1",)]] * 3
     assert sorted(found.name for found in path.parent.iterdir()) == ["runs.db"], "SQLite deletes the others at the end"
+
+
+def test_of_connections_that_are_closed_at_the_same_moment_one_is_the_last(store, path):
+    begun, together = threading.Barrier(4), threading.Barrier(4)
+
+    def ask(db):
+        db.execute("SELECT run_id FROM branch").fetchall()
+        begun.wait(10)
+        together.wait(10)
+
+    with ThreadPoolExecutor(3) as pool:
+        for number in range(300):
+            store.append([Branch(f"run-{number}").add().commit()])
+            asked = [pool.submit(store._database.read, ask, None) for _ in range(3)]
+            begun.wait(10)
+            store.close()
+            together.wait(10)
+            assert [one.result() for one in asked] == [None] * 3
+            assert [found.name for found in path.parent.iterdir()] == ["runs.db"], "the last one deletes the log"

@@ -155,7 +155,8 @@ class Database:
         with between_forks, self._turn:
             self.readers.close()
             if self._connection is not None:
-                self._connection.close()
+                with self.readers.closing:
+                    self._connection.close()
             self._connection, self._thread = None, 0
             between_forks.idle.discard(self)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from crewlite.lazy import sqlite3
 from crewlite.state.providers.reading import FileId, file_id
 from crewlite.system import disk
-from crewlite.system.forked import between_forks
+from crewlite.system.forked import between_forks, lock
 
 FileIds = tuple[FileId | None, FileId | None, FileId | None]
 """Those of a database, of its log, and of the memory that its connections share; None for what does not exist."""
@@ -23,6 +23,8 @@ class Readers:
     def __init__(self, path: Path) -> None:
         self.holds = False
         """Whether a connection stays open after its use, for the next one, until `close`."""
+        self.closing = lock()
+        """Held while a connection is closed. The last one moves the log to the database; of two at once, neither is."""
         self._path = path
         self._spare: deque[tuple[sqlite3.Connection, FileIds]] = deque()  # threads may take from it at any moment
         """The open connections that no thread uses, each with its files."""
@@ -36,11 +38,11 @@ class Readers:
             try:
                 yield db
             except BaseException:
-                db.close()
+                self._close(db)
                 raise
             files = file_ids(self._path)
             if not (file and keeps and self.holds and file == files[0]):
-                db.close()
+                self._close(db)
                 return
             between_forks.idle.add(self)
             self._spare.append((db, files))
@@ -51,7 +53,7 @@ class Readers:
         """Close the spare connections."""
         with contextlib.suppress(IndexError):
             while True:
-                self._spare.pop()[0].close()
+                self._close(self._spare.pop()[0])
 
     def _taken(self) -> tuple[sqlite3.Connection, bool] | None:
         """Take a spare connection to the files that are there; None if there is none. Closes one to other files."""
@@ -59,8 +61,12 @@ class Readers:
             db, files = self._spare.pop()
             if files == file_ids(self._path):
                 return db, True
-            db.close()
+            self._close(db)
         return None
+
+    def _close(self, db: sqlite3.Connection) -> None:
+        with self.closing:
+            db.close()
 
 
 def file_ids(path: Path) -> FileIds:
