@@ -28,6 +28,8 @@ class Paths:
         self.root, self.journals = root, root / "journal"
         self.lock = partial(_lock, self.journals / "~locks")
         """Returns the lock file of a run. All runs share at most 256 lock files, so none needs to be removed."""
+        self.heads, self.head = partial(_heads, root), partial(_head, root)
+        """Return the directory of the head files of a run, and the path of the head file of a branch."""
 
     def run(self, run_id: str) -> Path:
         """Return the directory that holds the journals of a run."""
@@ -40,14 +42,6 @@ class Paths:
         for part in above:
             path = _known(path, part, _directory(part), Path.is_dir)
         return _known(path, f"{last}.jsonl", f"{_safe(last)}.jsonl", Path.is_file)
-
-    def heads(self, run_id: str) -> Path:
-        """Return the directory of the head files of a run."""
-        return _heads(self.root, run_id)
-
-    def head(self, run_id: str, branch: str) -> Path:
-        """Return the path of a branch's head file, which holds the journal's length at its newest checkpoint."""
-        return _head(self.root, run_id, branch)
 
     def run_of(self, directory: str) -> str:
         """Return the run_id that belongs to the name of a directory."""
