@@ -285,6 +285,23 @@ def test_tasks_have_the_definition_of_their_time_after_folding(config):
             found.prune(keep_last=1)
 
 
+def test_a_fork_that_went_back_to_its_beginning_takes_other_inputs_after_a_prune_too(config):
+    def crew():
+        who = Agent(role="Worker", goal="g", llm=loop())
+        tasks = [Task(name=f"t{n}", description=f"Do {n} of {{it}}", expected_output="x", agent=who) for n in range(3)]
+        return Crew(tasks=tasks, checkpoint=config(on_events=["task_completed"]))
+
+    crew().kickoff({"it": "keys"}, run_id="r")
+    crew().fork("r@task:t0", branch="f").kickoff()
+    with history(config) as found:
+        found.rewind("r/f@task:t0")
+        assert found.prune(keep_last=1).checkpoints
+        assert not found.run("r/f").kicked_off
+    crew().kickoff({"it": "hats"}, from_checkpoint=at(config, "r/f"))
+    with history(config) as found:
+        assert found.run("r/f").inputs == {"it": "hats"}
+
+
 @pytest.mark.parametrize("effect", ["idempotent", "once"])
 def test_a_call_that_had_begun_at_a_kept_checkpoint_is_not_in_doubt_once_it_has_ended(config, effect):
     @tool(effect=effect)

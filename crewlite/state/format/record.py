@@ -40,7 +40,7 @@ _USUAL = {"schema", "seq", "at", "steps", "events", "place"}
 """The parts of most commits: of a commit with these alone, no others are looked for."""
 _LIFE = {"run", "definition", "inputs", "auto_approve", "values", "claim", "released", "cancelled", "stopped", "worked"}
 _CALLS_AND_QUESTIONS = {"intents", "made", "asked", "answers"}
-_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled", "rewind", "place"}
+_BEFORE_A_KICKOFF = {"schema", "seq", "at", "answers", "folded", "released", "cancelled", "rewind", "place", "drops"}
 
 
 @dataclass
