@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
-from crewlite import CheckpointConfig, History
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite.errors import ScriptExhausted
 from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.format.record import Record
+from crewlite.state.format.times import calls_in_doubt
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.journal.effects import once_calls
 from crewlite.testing import ScriptedLLM
@@ -37,6 +40,40 @@ def test_code_without_an_earlier_call_asks_again_what_came_after_it(pruned):
     del llm.calls[:]
     assert flow(lambda: [deep()], name="program", checkpoint=setting).kickoff(run_id=RUN) == ["re: what is deep?"]
     assert len(llm.calls) == 1, "it may be asked because of what `hello` came to, which nobody knows now"
+
+
+def test_calls_in_doubt_are_listed_in_the_order_in_which_they_were_begun_last():
+    """A compaction leaves out the intent of a call that had ended, and that changed code has begun again since."""
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    @tool
+    def tell() -> str:
+        """Tell."""
+        return "told"
+
+    def crew(text, checkpoint):
+        who = Agent(
+            role="Clerk", goal="g", llm=ScriptedLLM([ToolCall("look", {}), ToolCall("tell", {})]), tools=[look, tell]
+        )
+        return Crew(tasks=[Task(name="t", description=text, expected_output="x", agent=who)], checkpoint=checkpoint)
+
+    def cut_once_begun(text, setting, number):
+        with contextlib.suppress(ScriptExhausted):
+            crew(text, setting).kickoff(run_id=RUN)
+        entries = entries_of(setting)
+        begins = [n for n, entry in enumerate(entries, 1) if "intents" in entry.commit]
+        return cut(entries, begins[number], on_drift="rerun")
+
+    begun = cut_once_begun("Do", CheckpointConfig(location="begun", provider=InMemoryProvider()), 1)
+    again = cut_once_begun("Do more", begun, 2)
+    entries = entries_of(again)
+    last = next(n for n, entry in enumerate(entries, 1) if "claim" in entry.commit and n > 1) - 1
+    for compacted in (entries, compact_entries([], entries, [last])):
+        assert [*calls_in_doubt(Record.of(compacted))] == ["task:t/tool:tell", "task:t/tool:look"]
 
 
 def a_run() -> list[Entry]:

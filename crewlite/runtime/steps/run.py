@@ -45,15 +45,16 @@ class BegunCalls:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, None]] = {}
-        self._starts = self._intents = 0
+        self._starts = self._intended = 0
 
     def of(self, record: Record, kind: str, names: Collection[str]) -> list[str]:
         """Return the addresses of the steps of this kind, with any of these names, that have begun."""
-        starts, intents = record.events.starts, record.intents
-        for address in (*islice(starts, self._starts, None), *islice(intents, self._intents, None)):
+        starts, intended = record.events.starts, record.intended_in  # they grow, and lose and move nothing
+        for address in (*islice(starts, self._starts, None), *islice(intended, self._intended, None)):
             self._note(address)
-        self._starts, self._intents = len(starts), len(intents)
-        return [address for name in sorted(names) for address in self._known.get(f"{kind}:{name}", ())]
+        self._starts, self._intended = len(starts), len(intended)
+        known = (address for name in sorted(names) for address in self._known.get(f"{kind}:{name}", ()))
+        return [address for address in known if address in starts or address in record.intents]
 
     def _note(self, address: str) -> None:
         self._known.setdefault(leaf(address).partition("#")[0], {})[address] = None

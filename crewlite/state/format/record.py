@@ -321,9 +321,9 @@ class Record:
         self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
         self.intended_in |= intended_in(commit)
         for address, effect, *question in commit.get("intents", ()):
+            self.intents.pop(address, None)  # its last intent gives a call its place: an earlier one may be left out
             self.intents[address] = effect
-            if question:
-                self.intended[address] = question[0]
+            self.intended.update((address, digest) for digest in question)
             if effect == "once":
                 self.begun_once[address] = self.begun_once.get(address, 0) + 1
             self._replace(address)
