@@ -123,6 +123,24 @@ def test_a_model_call_that_has_failed_is_listed(store):
     assert "task:find/llm#2" not in steps_of(store, "r/f"), "it has not failed there"
 
 
+def test_a_model_call_that_has_failed_and_is_not_made_any_more_is_left_out_after_a_prune_too(store):
+    def crew_of(text, *replies):
+        agent = Agent(role="Clerk", goal="find", llm=ScriptedLLM(list(replies)), tools=[look])
+        task = Task(name="find", description=text, expected_output="x", agent=agent)
+        return Crew(tasks=[task], checkpoint=store.model_copy(update={"on_drift": "rerun"}))
+
+    looks = [ToolCall("look", {"place": place * 100}) for place in "abc"]
+    with pytest.raises(ValueError, match="no"):
+        crew_of("find", *looks[:2], ValueError("no")).kickoff(run_id="r")
+    assert "task:find/llm#3" in steps_of(store, "r")
+    crew_of("find it", looks[2], "found").kickoff(run_id="r")
+    assert "task:find/llm#3" not in steps_of(store, "r")
+    with History(store.location, store.provider) as history:
+        assert history.prune(keep_last=1).freed
+        assert "task:find/llm#3" in {one.address for one in history.run("r").attempts}
+    assert steps_of(store, "r") == {"", "task:find"}
+
+
 def test_steps_of_an_answer_that_a_changed_definition_replaced_are_left_out(store):
     def crew_of(goal, *replies, **settings):
         agent = Agent(role="Clerk", goal=goal, llm=ScriptedLLM(list(replies)), tools=[look])

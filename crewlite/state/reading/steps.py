@@ -102,17 +102,29 @@ def listed(record: Record, addresses: Sequence[str]) -> dict[str, bool]:
     A step is not used if the conversation of an agent does not request it any more, or if the enclosing step ran again
     without it: in a fork, or because its question changed. The steps inside it are unused, too. Such steps are left
     out, but for the calls with effect="once" that this branch has made, because they took effect, and the steps around
-    these. A step that only stores a failure until its remedy is chosen is left out: that is listed as an attempt.
+    these. A step that only stores a failure until its remedy is chosen is left out: that is listed as an attempt. So is
+    one that failed inside a finished step of which a compaction has left out the rest.
     """
     outcomes = record.outcomes
     failures = {at for at, one in outcomes.items() if keeps_failure(one)}
-    gone = superseded(record).union(failures, *(one.unused for one in outcomes.values()))
+    gone = superseded(record).union(failures, _failed_inside(record), *(one.unused for one in outcomes.values()))
     if not gone:
         return dict.fromkeys(addresses, True)
     uses = {at: gone.isdisjoint((at, *outers(at))) for at in addresses}
     made = {at for at, used in uses.items() if not used and at not in failures and _took_effect(record, at)}
     made.update(around for at in [*made] for around in outers(at))
     return {at: used for at, used in uses.items() if used or at in made}
+
+
+def _failed_inside(record: Record) -> Iterator[str]:
+    """Yield the failed steps inside steps of which a compaction has left out the finished ones.
+
+    It keeps a failure from before a commit that it does not merge, and nothing tells any more whether it counts.
+    """
+    outcomes = record.outcomes
+    for at in record.attempts.keys() - outcomes.keys():
+        if any(outcomes[around].worked is not None for around in outers(at) if around in outcomes):
+            yield at
 
 
 def _took_effect(record: Record, address: str) -> bool:
