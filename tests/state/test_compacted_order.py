@@ -13,7 +13,7 @@ from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.format.record import Record
-from crewlite.state.format.times import calls_in_doubt
+from crewlite.state.format.times import Times, calls_in_doubt
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.journal.effects import once_calls
 from crewlite.testing import ScriptedLLM
@@ -74,6 +74,40 @@ def test_calls_in_doubt_are_listed_in_the_order_in_which_they_were_begun_last():
     last = next(n for n, entry in enumerate(entries, 1) if "claim" in entry.commit and n > 1) - 1
     for compacted in (entries, compact_entries([], entries, [last])):
         assert [*calls_in_doubt(Record.of(compacted))] == ["task:t/tool:tell", "task:t/tool:look"]
+
+
+def test_a_step_that_ended_twice_with_the_same_answer_has_worked_as_long_each_time_as_before():
+    setting = CheckpointConfig(location="twice", provider=InMemoryProvider(), on_events=["task_completed"])
+    who = Agent(role="Clerk", goal="g", llm=ScriptedLLM(lambda messages: "done"))
+    tasks = [Task(name=name, description="Do", expected_output="x", agent=who, context=[]) for name in ("s", "t")]
+    crew = Crew(tasks=tasks, checkpoint=setting)
+    crew.kickoff(run_id=RUN)
+    with History(setting.location, setting.provider) as history:
+        history.rewind(f"{RUN}@task:s")
+    crew.kickoff(run_id=RUN)
+    entries = as_slow_as(entries_of(setting), {"task": [9.0, 9.0, 9.0], "llm": [3.0, 1.0, 5.0]})
+    end = next(entry.seq for entry in entries if "rewind" in entry.commit) - 1
+    compacted = compact_entries([], entries, [])
+    for own in (entries, compacted):
+        tail = Record.of(entry for entry in own if entry.seq <= end)
+        assert [Times(record).milliseconds("task:t") for record in (tail, Record.of(own))] == [1.0, 5.0]
+    assert "task:t/llm#1" not in Record.of(compacted).outcomes
+
+
+def as_slow_as(entries: list[Entry], taken: dict[str, list[float]]) -> list[Entry]:
+    """The same entries, in which the steps of some kinds took so many milliseconds, each time that they ended."""
+    found, after = list[Entry](), ""
+    for entry in entries:
+        commit = {**entry.commit}
+        if steps := commit.get("steps"):
+            commit["steps"] = [
+                {**one, "ms": taken[one["kind"]].pop(0)} if one["kind"] in taken else one for one in steps
+            ]
+        if back := commit.get("rewind"):
+            commit["rewind"] = {**back, "sum": found[back["seq"] - 1].sum}
+        found.append(seal(commit, after=after))
+        after = found[-1].sum
+    return found
 
 
 def a_run() -> list[Entry]:

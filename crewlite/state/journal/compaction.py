@@ -268,7 +268,7 @@ class _StepsLeftOut:
             return step
         for record, times in self._records:
             outcome = record.outcomes.get(at)
-            if outcome and (step.get("digest"), step.get("ms")) == (outcome.digest, outcome.milliseconds):
+            if outcome and "value" in step and step["recorded"][0] == outcome.seq:
                 return {**step, "worked": times.milliseconds(at)}
         return step
 
