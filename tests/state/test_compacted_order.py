@@ -76,6 +76,45 @@ def test_calls_in_doubt_are_listed_in_the_order_in_which_they_were_begun_last():
         assert [*calls_in_doubt(Record.of(compacted))] == ["task:t/tool:tell", "task:t/tool:look"]
 
 
+@pytest.mark.parametrize("pruned", [False, True])
+def test_failed_steps_are_listed_in_the_order_in_which_they_failed_last(pruned):
+    """A compaction leaves out the failure of a step inside one that finished, and that changed code has run again."""
+    setting = CheckpointConfig(location="failed", provider=InMemoryProvider(), on_drift="rerun")
+
+    @step
+    def first(is_caught):
+        return is_caught
+
+    @step
+    def inner(is_caught):
+        raise ValueError("no")
+
+    @step
+    def outer(is_caught):
+        first(is_caught)
+        try:
+            return inner(is_caught)
+        except ValueError:
+            if is_caught:
+                return "text " * 100
+            raise
+
+    @step
+    def other():
+        raise ValueError("no")
+
+    def program(is_caught):
+        return flow(lambda: [outer(is_caught), other()], name="program", checkpoint=setting)
+
+    for is_caught in (True, False):
+        with pytest.raises(ValueError, match="no"):
+            program(is_caught).kickoff(run_id=RUN)
+    with History(setting.location, setting.provider) as history:
+        assert history.prune(keep_last=1).freed if pruned else True
+        listed = [one.address for one in history.run(RUN).steps if one.status == "failed"]
+    assert listed == ["step:other", "step:outer/step:inner", "step:outer", ""]
+
+
 def test_a_step_that_ended_twice_with_the_same_answer_has_worked_as_long_each_time_as_before():
     setting = CheckpointConfig(location="twice", provider=InMemoryProvider(), on_events=["task_completed"])
     who = Agent(role="Clerk", goal="g", llm=ScriptedLLM(lambda messages: "done"))

@@ -89,7 +89,8 @@ class StepView:
 def steps_of(record: Record) -> list[StepView]:
     """Return the finished steps in the order of their commits, then the failed ones, then the ones in doubt.
 
-    Steps that nothing uses any more are left out, but for calls with effect="once" (see `listed`).
+    A step that failed several times has the place of its last failure, a call that began several times that of its last
+    beginning. Steps that nothing uses any more are left out, but for calls with effect="once" (see `listed`).
     """
     views = _all_steps(record)
     uses = listed(record, [step.address for step in views])
@@ -162,7 +163,7 @@ def _all_steps(record: Record) -> list[StepView]:
                 model=model_of(outcome),
             )
         )
-    for address, attempts in tries.items():
+    for address, attempts in sorted(tries.items(), key=lambda one: one[1][-1].order):  # earlier ones may be left out
         if address not in record.outcomes:
             took = times.milliseconds(address)
             views.append(StepView(address, attempts[-1].kind, "failed", milliseconds=took, attempts=attempts))
