@@ -5,6 +5,8 @@ They are the same in each life until a kill; whoever resumes them after that has
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +19,7 @@ from hypothesis import Phase, given, seed, settings, strategies as st
 from crewlite import Agent, CheckpointConfig, Crew, FailurePolicy, Task, ToolCall, event_bus, tool
 from crewlite.errors import InDoubt
 from crewlite.events import ToolUsageFinishedEvent
-from crewlite.flow import ask, flow
+from crewlite.flow import ask, flow, step
 from crewlite.recovery import suspend
 from crewlite.testing import ScriptedLLM
 from tests.class_flows import graphs
@@ -76,6 +78,47 @@ def till(dice: random.Random) -> Program:
         for _ in range(9):
             try:
                 return made(tills.Till(*amounts[number], ends=number >= LIVES - 1), config).kickoff(**where)
+            except InDoubt as asks:
+                where["rerun"] = [*where.get("rerun", ()), asks.address]
+        raise AssertionError
+
+    return Program(kickoff)
+
+
+def refusals(dice: random.Random) -> Program:
+    """Calls with effect="once" in steps whose code handles their failures, in other places once the code has changed."""
+    plans = [[dice.choices(range(6), k=dice.randint(1, 4)) for _ in range(dice.randint(1, 3))] for _ in range(2)]
+    refused, stops = set(dice.sample(range(6), 3)), [dice.randint(1, 12) for _ in range(LIVES)]
+    drifts = dice.choice(DRIFTS)
+
+    @step(effect="once")
+    def pay(amount):
+        if amount in refused:
+            raise ValueError(f"{amount} is refused")
+        return amount
+
+    def kickoff(config, number, **where):
+        left = iter(range(stops[number])) if number < LIVES else itertools.count()
+
+        def pay_all(amounts):
+            paid = []
+            for amount in amounts:
+                if next(left, None) is None:
+                    raise Stop
+                with contextlib.suppress(ValueError):
+                    paid.append(pay(amount))
+            return paid
+
+        around, outer = step(name="around")(pay_all), step(name="outer")(lambda amounts: around(amounts))
+        verbs = itertools.cycle([around, outer, pay_all])
+        whole = flow(
+            lambda: [verb(amounts) for amounts, verb in zip(plans[number > LIVES], verbs, strict=False)],
+            name="refusals",
+            checkpoint=on_drift(config, number, drifts),
+        )
+        for _ in range(9):
+            try:
+                return whole.kickoff(**where)
             except InDoubt as asks:
                 where["rerun"] = [*where.get("rerun", ()), asks.address]
         raise AssertionError
@@ -214,4 +257,4 @@ def changes(dice: random.Random) -> Program:
     return Program(kickoff)
 
 
-PROGRAMS = [tree, till, other_calls, a_crew, office, methods, changes]
+PROGRAMS = [tree, till, refusals, other_calls, a_crew, office, methods, changes]

@@ -12,12 +12,14 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
 from crewlite.errors import BranchConflictError, BudgetExceeded, ConfigError, JournalCorrupt, RefError, Suspended
 from crewlite.events import TaskCompletedEvent
-from crewlite.flow import ask
+from crewlite.flow import ask, flow, step
+from crewlite.state import InMemoryProvider
 from crewlite.state.format.earlier import definition_at
 from crewlite.state.journal.compaction import compact_entries
 from crewlite.testing import ScriptedLLM
 from crewlite.testing.bench import Branch
 from tests import children
+from tests.cuts import RUN, cut, entries_of
 from tests.parts import Stop, outputs
 
 EVERYTHING = ["task_completed", "llm_call_completed", "tool_usage_finished"]
@@ -315,6 +317,70 @@ def test_a_call_that_had_begun_at_a_kept_checkpoint_is_not_in_doubt_once_it_has_
     with history(config) as found:
         assert found.prune(keep_last=1).freed
         assert [step.status for step in found.run("r").steps if step.address == "task:t/tool:pay"] == ["finished"]
+
+
+def test_a_step_stays_finished_after_folding_though_a_call_inside_it_failed_that_must_not_be_made_twice(config):
+    begun = []
+
+    @step
+    def look():
+        return "seen " * 100
+
+    @step(effect="once")
+    def pay():
+        raise ValueError
+
+    @step
+    def around():
+        begun.append(1)
+        try:
+            return look() + pay() + look()
+        except ValueError:
+            return look()
+
+    @flow(checkpoint=config(on_events=["step_completed"]))
+    def program():
+        around()
+        if len(begun) == 1:
+            raise Stop
+        return "done"
+
+    with pytest.raises(Stop):
+        program.kickoff(run_id="r")
+    with history(config) as found:
+        assert found.prune(keep_last=1).freed
+        listed = {step.address: step.status for step in found.run("r").steps}
+        assert (listed["step:around"], listed["step:around/step:pay"]) == ("finished", "failed")
+    with pytest.raises(Stop):
+        program.kickoff(run_id="r")
+    assert len(begun) == 1, "a recorded step does not run again"
+
+
+def test_a_call_that_took_no_effect_is_not_in_doubt_after_folding():
+    @step(effect="once")
+    def pay():
+        return "paid"
+
+    def program(setting, fails=False):
+        @step
+        def around():
+            if fails:
+                raise Stop
+            return pay()
+
+        return flow(around, name="program", checkpoint=setting)
+
+    whole = CheckpointConfig(location="whole", provider=InMemoryProvider())
+    program(whole).kickoff(run_id=RUN)
+    begun = next(n for n, entry in enumerate(entries_of(whole), 1) if "intents" in entry.commit)
+    setting = cut(entries_of(whole), begun)
+    with pytest.raises(Stop):
+        program(setting, fails=True).kickoff(run_id=RUN)
+    program(setting).kickoff(run_id=RUN, rerun=["step:around/step:pay"])
+    with History(setting.location, setting.provider) as found:
+        for _ in range(2):
+            assert {step.address: step.status for step in found.run(RUN).steps if step.status != "finished"} == {}
+            found.prune(keep_last=1)
 
 
 def test_what_a_fork_does_again_over_a_folded_run_is_not_taken_for_inner_detail(config):

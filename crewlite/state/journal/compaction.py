@@ -9,6 +9,7 @@ last of them, to which the next commit and all forks are chained.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
@@ -77,7 +78,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
     """
     _check_contiguous([*before, *own])
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
-    ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | {*pinned}
+    ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | _begun_inside(own, live) | {*pinned}
     ends |= {entry.seq for entry in own if _checkpoint_of(entry, record)}
     base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
     tails = [[*before, *(entry for entry in own if entry.seq <= end)] for end in ends_of_tails(own)]
@@ -125,6 +126,29 @@ def _ends(own: Sequence[Entry]) -> set[int]:
             ends.add(entry.seq)  # it takes the place of an earlier question, also once it is answered and left out
         halted = "claim" not in commit and (halted or back is not None or _halts(commit))
     return ends
+
+
+def _begun_inside(own: Sequence[Entry], before: Record) -> set[int]:
+    """Return the numbers of the entries with the last intents of calls without an outcome in steps that have finished.
+
+    These are calls with effect="once" that failed, or that took no effect. In one commit with the end of the step
+    around the call, the intent would invalidate that. `before`: the record of the entries that the branch inherits.
+    """
+    found, inside = set[int](), defaultdict[str, dict[str, int]](dict)
+    intents = [(before.seq, at, effect) for at, effect in before.intents.items() if at not in before.outcomes]
+    for entry in own:
+        for step in entry.commit.get("steps", ()):
+            if "value" in step:
+                found.update(inside[step["address"]].values())
+            for outer in outers(step["address"]) if "error" not in step else ():
+                inside[outer].pop(step["address"], None)
+        intents += [(entry.seq, at, effect) for at, effect, *_ in entry.commit.get("intents", ())]
+        for seq, at, effect in intents:
+            for outer in outers(at):
+                if effect == "once" or at in inside[outer]:
+                    inside[outer][at] = seq
+        intents.clear()
+    return found
 
 
 def _halts(commit: Commit) -> bool:
@@ -210,7 +234,7 @@ def _merged(
         "at": last.commit["at"],
         **begins,
         "folded": _folded(part, live),
-        **_kept(part, [*_tombstones(earlier, live), *kept], live, waiting),
+        **_kept(part, [*_tombstones(earlier, live), *kept], live),
         **paid.parts(left_out=lambda at: live.is_inside(at) and at not in stay),
         **ends,
     }
@@ -285,18 +309,15 @@ def _tombstones(earlier: dict[str, Outcome], live: Record) -> list[StepRecord]:
     ]
 
 
-def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record, waiting: frozenset[str]) -> CommitParts:
-    """Return the commit parts of a merged commit: its `steps`, and what it keeps of the entries `part`.
-
-    `waiting`: the calls that a next attempt may meet (`_once`), also those in doubt inside a step that has finished.
-    """
-    commits, in_doubt = [entry.commit for entry in part], waiting - live.outcomes.keys()
+def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
+    """Return the commit parts of a merged commit: its `steps`, and what it keeps of the entries `part`."""
+    commits = [entry.commit for entry in part]
     intents = (call for commit in commits for call in commit.get("intents", ()))
     answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
     lists: CommitParts = {
         "steps": steps,
         # the intent of a finished call would invalidate its outcome again
-        "intents": [call for call in intents if call[0] in in_doubt or not live.settled(call[0])],
+        "intents": [call for call in intents if not live.settled(call[0])],
         "asked": [
             cast(AskedQuestion, {"seq": entry.seq, **asked})
             for entry in part

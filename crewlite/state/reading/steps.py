@@ -104,7 +104,7 @@ def listed(record: Record, addresses: Sequence[str]) -> dict[str, bool]:
     without it: in a fork, or because its question changed. The steps inside it are unused, too. Such steps are left
     out, but for the calls with effect="once" that this branch has made, because they took effect, and the steps around
     these. A step that only stores a failure until its remedy is chosen is left out: that is listed as an attempt. So is
-    one that failed inside a finished step of which a compaction has left out the rest.
+    one that failed inside a finished step of which a compaction has left out the rest, but no call with effect="once".
     """
     outcomes = record.outcomes
     failures = {at for at, one in outcomes.items() if keeps_failure(one)}
@@ -123,7 +123,8 @@ def _failed_inside(record: Record) -> Iterator[str]:
     It keeps a failure from before a commit that it does not merge, and nothing tells any more whether it counts.
     """
     outcomes = record.outcomes
-    for at in record.attempts.keys() - outcomes.keys():
+    failed = (at for at in record.attempts if at not in outcomes and record.intents.get(at) != "once")
+    for at in failed:
         if any(outcomes[around].worked is not None for around in outers(at) if around in outcomes):
             yield at
 
