@@ -4,8 +4,9 @@ import pytest
 
 from crewlite import History
 from crewlite.errors import Suspended
-from crewlite.flow import Flow, listen, start
+from crewlite.flow import Flow, flow, listen, start, step
 from tests.cuts import RUN
+from tests.parts import Stop
 
 
 def test_a_question_that_is_asked_again_waits_and_can_be_answered(memory):
@@ -34,3 +35,47 @@ def test_a_question_that_is_asked_again_waits_and_can_be_answered(memory):
         assert (other.status, [one.address for one in other.waiting]) == ("waiting", [at])
         history.answer(f"{RUN}/other", at, False)
     assert fork.kickoff() is False
+
+
+@pytest.mark.parametrize("pruned", [False, True])
+def test_a_step_that_was_set_to_run_again_has_done_so_once_it_is_left_out(memory, pruned):
+    """Else the next attempt at the step around it would go on with the number of the one that failed."""
+    setting, asked = memory(on_drift="rerun"), []
+
+    def program(text, *failures, stops=False):
+        left = [*failures]
+
+        @step
+        def leaf():
+            return len(asked)
+
+        @step
+        def long(number):
+            return f"{number} " * 200
+
+        @step
+        def other():
+            if left:
+                raise left.pop()
+            return "other"
+
+        @step(retries=1)
+        def outer(text):
+            asked.append(text)
+            return long(leaf()) if text == "as before" else other()
+
+        def whole():
+            found = outer(text)
+            if stops:
+                raise Stop
+            return found
+
+        return flow(whole, name="program", checkpoint=setting)
+
+    program("as before").kickoff(run_id=RUN)
+    with pytest.raises(Stop):
+        program("as before", stops=True).fork(RUN, branch="f", rerun=["step:outer/step:leaf"]).kickoff()
+    with History(setting.location, setting.provider) as history:
+        assert history.prune(keep_last=1).freed if pruned else True
+        assert program("otherwise", ValueError("no")).kickoff(from_checkpoint=f"{RUN}/f") == "other"
+        assert "step:outer!2/step:other" in [step.address for step in history.run(f"{RUN}/f").steps]

@@ -212,7 +212,8 @@ def _merged(
     begins, ends = CommitParts(), CommitParts()
     steps = [step for entry in part for step in _dated(entry, last)]
     waiting = frozenset[str]() if record.finished else _once(live)
-    stay = waiting | ending | live.tasks.keys()  # readers count the tasks, also those inside steps of a flow
+    stay = waiting | ending | live.edited.keys()  # whether a change has taken effect follows from the outcome
+    stay |= live.tasks.keys()  # readers count the tasks, also those inside steps of a flow
     gone = {at for step in steps if (at := step["address"]) not in stay and _is_settled(at, earlier, live)}
     shortened.add(gone)
     for entry in part:
