@@ -11,10 +11,12 @@ import difflib
 import logging
 import os
 import sys
+import threading
 import warnings
 from typing import Any
 
 from crewlite.concurrency import background
+from crewlite.errors import ConfigError
 from crewlite.lazy import imported
 from crewlite.system.forked import lock
 
@@ -37,10 +39,17 @@ OWNED = {
 """Arguments of `litellm.acompletion` that crewlite sets itself, and the setting to use instead."""
 _lock = lock()
 _loaded = False
+_loader: int | None = None
+"""The thread that is importing litellm now."""
 
 
 async def litellm() -> Any:
-    """Return the module. The first call imports it in a thread, so that the loop is not blocked."""
+    """Return the module. The first call imports it in a thread, so that the loop is not blocked.
+
+    Raises ConfigError if that import has come to the program itself.
+    """
+    if not _loaded:
+        _check_name_of_program()
     module = sys.modules.get("litellm") if _loaded else await background.in_thread(_load)
     _hush()
     return module
@@ -97,14 +106,34 @@ def close_names(library: Any, model: str) -> list[str]:
     return [f"{one}{slash}{name}" for one in difflib.get_close_matches(provider, known, n=2, cutoff=0.7)]
 
 
+def _check_name_of_program() -> None:
+    """Raise ConfigError if the import of litellm runs the program, which would wait here for its own import.
+
+    A script `openai.py` is found before the package of that name.
+    """
+    program, frame = getattr(sys.modules["__main__"], "__file__", None), sys._current_frames().get(_loader or 0)
+    while program and frame:
+        if frame.f_code.co_name == "<module>" and os.path.realpath(frame.f_code.co_filename) == os.path.realpath(
+            program
+        ):
+            name = frame.f_globals["__name__"]
+            raise ConfigError(
+                f"litellm imports a module {name!r}, and Python finds this program instead: give {program} another name"
+            )
+        frame = frame.f_back
+
+
 def _load() -> Any:
-    global _loaded
+    global _loaded, _loader
     with _lock:
         if not _loaded:
             log.info("Loading litellm, which takes a few seconds once")
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-            first = "litellm" not in sys.modules
-            module = imported("litellm")
+            first, _loader = "litellm" not in sys.modules, threading.get_ident()
+            try:
+                module = imported("litellm")
+            finally:
+                _loader = None
             if first:  # else the program has set it up as it wants it
                 _quieten(module)
             _fetch_no_tokenizers(module)

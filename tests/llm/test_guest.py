@@ -96,3 +96,21 @@ def test_the_cost_of_a_model_that_is_listed_as_free_is_zero(serve, monkeypatch):
 
 def cost_of(llm):
     return Agent(role="Pilot", goal="answer", llm=llm).kickoff("Who?").token_usage.cost
+
+
+@pytest.mark.parametrize("name", ["openai", "litellm"])
+@pytest.mark.parametrize("kickoff", ["agent.kickoff('x')", "asyncio.run(agent.akickoff('x'))", "agent.llm.call('x')"])
+def test_a_program_named_as_what_litellm_imports_is_told_so(tmp_path, name, kickoff):
+    """litellm imports the program, which would wait for litellm for ever."""
+    program = tmp_path / f"{name}.py"
+    program.write_text(
+        "import asyncio\n"
+        "from crewlite import Agent, LLM\n"
+        "llm = LLM('openai/gpt-4o', base_url='http://127.0.0.1:9', api_key='x')\n"
+        "agent = Agent(role='R', goal='g', backstory='b', llm=llm)\n"
+        f"{kickoff}\n"
+    )
+    done = children.run([sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True)
+    wanted = f"ConfigError: litellm imports a module '{name}', and Python finds this program instead: give {program} "
+    assert done.returncode == 1
+    assert f"{wanted}another name" in done.stderr
