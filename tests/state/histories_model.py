@@ -224,7 +224,7 @@ class Model:
 
     def label(self, run, branch, place, name):
         """Label a place. Returns whether it has the label now; None if that depends on which branch is looked at first."""
-        abandoned = not self.counts(run, branch, place)
+        abandoned = not self.counts(run, place.branch, place)  # where the label is recorded: a fork may count it still
         holders = {
             (other.branch, other.at)
             for each in self.runs[run]

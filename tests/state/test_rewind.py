@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, idempotency_key, tool
-from crewlite.errors import JournalCorrupt
+from crewlite.errors import JournalCorrupt, RefError
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import next_entry
 from crewlite.state.format.record import Record, replay
@@ -160,6 +160,15 @@ def test_a_prune_keeps_the_time_of_a_rewind(kept):
         for keep in (2, 1):
             history.prune(keep_last=keep)
             assert history.run("r").rewinds == before
+
+
+def test_of_places_that_a_rewind_has_abandoned_no_two_get_one_label_though_a_fork_stands_on_them(kept):
+    first, second = (place_of(kept.before, f"task:t{n}")["id"] for n in (1, 2))
+    with kept.history() as history:
+        history.fork(second, branch="f")
+        history.label(first, "before")
+        with pytest.raises(RefError, match="labels another place"):
+            history.label(f"r/f@{second}", "before")
 
 
 def test_what_goes_back_to_nothing_is_damaged(kept):

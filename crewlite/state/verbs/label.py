@@ -40,7 +40,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
         total = next((entry.sum for entry in lines[found.branch] if entry.seq == found.seq), None)
         if total is None or found.id not in record.checkpoints:
             raise lineage.gone(store, found.ref, "checkpoint")
-        if same := _existing(lines, found, total, name):
+        if same := _existing(lines, found, total, name, abandoned=not record.counts(found.seq)):
             is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
             return [lineage.stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
         if journal := at_work_on(record.claim, store.location):
@@ -90,17 +90,18 @@ def _lines(store: Store, found: Checkpoint) -> Lines:
     return {name: lineage.with_inherited(journals, name) for name in journals}
 
 
-def _existing(lines: Lines, found: Checkpoint, total: str, name: str) -> tuple[str, str] | None:
+def _existing(lines: Lines, found: Checkpoint, total: str, name: str, *, abandoned: bool) -> tuple[str, str] | None:
     """Return the branch and the id of the checkpoint that has the label at this place; None if no place has it.
 
-    A label that a rewind has abandoned may be given again. Raises RefError if another place has it.
+    A label that a rewind has abandoned may be given again, but not to a place that is abandoned too, on the branch that
+    holds it: `abandoned`. Raises RefError if another place has it.
     """
     for branch, entries in lines.items():
         if not any(one.get("label") == name for entry in entries for one in recorded_in(entry)):
             continue  # most branches: they need not be replayed
         record, sums = Record.of(entries), {entry.seq: entry.sum for entry in entries}
         for other in record.checkpoints.values():
-            if other.get("label") == name and (found.abandoned or record.counts(other["seq"])):
+            if other.get("label") == name and (abandoned or record.counts(other["seq"])):
                 if sums[other["seq"]] == total:
                     return branch, other["id"]
                 raise _label_taken(name, found.run_id, branch, other)
