@@ -129,12 +129,12 @@ def look_at(provider: Kept, dice: random.Random, looks: int, program: Program | 
 
 
 def left_out(whole: Kept, branch: str) -> set[str]:
-    """The steps inside finished steps of a branch: if the question of the outer one has changed, they run again once a
-    compaction has left them out.
+    """The steps that ended inside finished steps of a branch, those that failed included: if the question of the outer one
+    has changed, they run again once a compaction has left them out.
     """
     with History("here", whole) as history:
         record = history.run(f"{RUN}/{branch}")._record
-        return {at for at in record.outcomes if record.is_inside(at)}
+        return {at for at in record.ends if record.is_inside(at)}
 
 
 class InMemory(AnyHistory):
