@@ -66,10 +66,12 @@ from crewlite.testing import ScriptedLLM, ToolCall
 from crewlite.tools import tool
 
 what, until_refused = sys.argv[1], sys.argv[2] == "until refused"
+at_work = threading.Event()
 
 async def ask_for_threads():
     while until_refused:
         await asyncio.to_thread(str, 1)
+        at_work.set()
         await asyncio.sleep(0.005)
     return await asyncio.to_thread(str, 1)
 
@@ -109,6 +111,7 @@ def wait(handle):
 
 if until_refused:
     threading.Thread(target=wait, args=(run.submit(run_id="one"),)).start()
+    at_work.wait()
 else:
     print(run.kickoff(run_id="one"))
 """
@@ -138,8 +141,11 @@ import threading
 from crewlite import CheckpointConfig
 from crewlite.flow import flow, step
 
+at_work = threading.Event()
+
 @step
 def pump():
+    at_work.set()
     threading.main_thread().join()
     raise RuntimeError("the pump is in shutdown")
 
@@ -154,6 +160,7 @@ def wait(handle):
         print(error.args[0])
 
 threading.Thread(target=wait, args=(survey.submit(run_id="one"),)).start()
+at_work.wait()
 """
 
 
