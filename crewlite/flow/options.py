@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypedDict, TypeVar
+from weakref import WeakSet
 
 from crewlite import durable
 from crewlite.concurrency.own_threads import blocks
@@ -22,9 +24,12 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
 
 T = TypeVar("T")
+log = logging.getLogger("crewlite.flow")
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """The failures that `retries=` retries. Errors by which crewlite itself refuses something are not among them."""
+
+_warned_of = WeakSet[object]()
 
 
 class CallOptions(TypedDict, total=False):
@@ -182,6 +187,14 @@ def question_of(arguments: Mapping[str, Any]) -> tuple[Any, NotCodable | None]:
         return codec.encode(arguments), None
     except NotCodable as error:
         return {name: comparable(value) for name, value in arguments.items()}, error
+
+
+def warn_of_refused(asked: object, label: str, refused: NotCodable, also: str = "") -> None:
+    """Warn, once for each step or flow that is `asked`, that it has an argument which cannot be recorded."""
+    if asked not in _warned_of:
+        _warned_of.add(asked)
+        so = "Without that, a resume cannot tell whether the argument has changed"
+        log.warning("%s: %s %s%s", label, refused, so, also)
 
 
 def called(func: object) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 from crewlite import events
 from crewlite.durable import Step
@@ -15,21 +13,16 @@ from crewlite.encoding.codec import JsonObject
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.flow.function import FlowFunction
-from crewlite.flow.options import question_of
+from crewlite.flow.options import question_of, warn_of_refused
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.executors import EXECUTORS, Job
 from crewlite.runtime.steps.run import Run
 from crewlite.step_parts import Limit
 from crewlite.usage import Usage
 
-log = logging.getLogger("crewlite.flow")
-
 Flow = FlowFunction[Any, Any]
 EVENTS = events.FlowStartedEvent, events.FlowFinishedEvent, events.FlowFailedEvent
 """The events of a flow, of a function or of a class."""
-
-_warned = WeakSet[Flow]()
-"""The flows of which the log says that an argument cannot be compared."""
 
 
 class Returned(NamedTuple):
@@ -79,10 +72,8 @@ class FlowRoot(Root[Returned]):
         """Build the step that calls the function."""
         flow = self._flow
         question, refused = question_of(inputs)
-        if refused and run is None and flow not in _warned:  # as part of another run, which may be resumed
-            _warned.add(flow)
-            so = "Without that, a resume cannot tell whether the argument has changed"
-            log.warning("flow %s: %s %s", self.name, refused, so)
+        if refused and run is None:  # as part of another run, which may be resumed
+            warn_of_refused(flow, f"flow {self.name}", refused)
 
         async def work() -> Returned:
             bound = flow.arguments(inputs)

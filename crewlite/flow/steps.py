@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, Protocol, Unpack, get_args, get_type_hints, overload
@@ -31,6 +30,7 @@ from crewlite.flow.options import (
     misfit,
     question_of,
     signature_of,
+    warn_of_refused,
     whole_or_none,
 )
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
@@ -42,7 +42,6 @@ from crewlite.step_parts import Effect, Limit
 P = ParamSpec("P")
 R = TypeVar("R")
 V = TypeVar("V", default=Any)
-log = logging.getLogger("crewlite.flow")
 
 
 class StepFunction(Generic[P, R, V]):
@@ -90,7 +89,6 @@ class StepFunction(Generic[P, R, V]):
         self._compensate = compensate
         self._effect = effect
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
-        self._opaque = False
         self._version = version_of(label, version)
         self._deps = dependencies(label, deps)
         self._provenance = {} if version is None else {"version": str(version)}
@@ -166,10 +164,8 @@ class StepFunction(Generic[P, R, V]):
         for name in changeable:
             settled(given[name], f"argument {name} of {self.name}")
         question, refused = question_of(given)
-        if refused and not self._opaque:
-            self._opaque = True
-            so = "Without that, a resume cannot tell whether the argument has changed"
-            log.warning("@step %s: %s %s%s", self.name, refused, so, ", and no result is cached" if self._reuse else "")
+        if refused:
+            warn_of_refused(self, f"@step {self.name}", refused, ", and no result is cached" if self._reuse else "")
         if changeable:  # the step works on what is recorded as its question, whatever the caller does with its objects
             apart = copied_apart if refused else copied
             args, kwargs = tuple(map(apart, args)), {name: apart(value) for name, value in kwargs.items()}
