@@ -31,13 +31,13 @@ _ROUNDS = 9
 
 def measure() -> Iterator[Row]:
     for kind in KINDS:
-        with scratch() as directory:
-            crews = (crew_of(_TASKS, answering(), checkpoint=at) for at in (None, stored(kind, directory, "runs")))
-            yield against_bare(kind, directory, *(crew.kickoff for crew in crews))
-            yield _asynchronous(kind, directory)
-            crew = crew_of(400, answering(), checkpoint=stored(kind, directory, "flat"))
-            value, unit, target, detail = flatness(crew, 3)
-            yield Row(f"{kind}: last 100 of 400 tasks against the first 100", value, unit, target, detail)
+        directory = scratch()
+        crews = (crew_of(_TASKS, answering(), checkpoint=at) for at in (None, stored(kind, directory, "runs")))
+        yield against_bare(kind, directory, *(crew.kickoff for crew in crews))
+        yield _asynchronous(kind, directory)
+        crew = crew_of(400, answering(), checkpoint=stored(kind, directory, "flat"))
+        value, unit, target, detail = flatness(crew, 3)
+        yield Row(f"{kind}: last 100 of 400 tasks against the first 100", value, unit, target, detail)
 
 
 def against_bare(kind: Kind, directory: Path, undurable: Callable[..., object], durable: Callable[..., object]) -> Row:

@@ -25,9 +25,9 @@ def measure() -> Iterator[Row]:
     (times,) = in_turns(_ROUNDS, lambda: _at_once(50, 0.05))
     yield Row("50 at once, model of 50 ms", *_against(times, 0.05, 1.4))
     for kind, target in (("sqlite", 1.7), ("json", 2.0)):
-        with scratch() as directory:
-            config = stored(kind, directory)
-            (times,) = in_turns(_ROUNDS, lambda config=config: _at_once(50, 0.05, config))
+        directory = scratch()
+        config = stored(kind, directory)
+        (times,) = in_turns(_ROUNDS, lambda config=config: _at_once(50, 0.05, config))
         yield Row(f"50 at once, model of 50 ms, {kind}", *_against(times, 0.05, target))
     (times,) = in_turns(5, lambda: _at_once(200, 0.5))
     yield Row("200 at once, model of 500 ms", *_against(times, 0.5, 1.2))

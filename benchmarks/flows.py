@@ -47,15 +47,15 @@ def measure() -> Iterator[Row]:
     ideal = _MAPPED / _WIDTH * _WAIT
     yield Row("1,000 mapped steps of 10 ms, 100 at a time", statistics.median(times) / ideal, "x", 1.5, "of ideal")
     for kind in KINDS:
-        with scratch() as directory:
-            bare, durable = _counting(_STEPS), _counting(_STEPS, stored(kind, directory, "runs", on_events=True))
-            yield against_bare(kind, directory, bare.kickoff, durable.kickoff)
-            yield _resume(kind, directory)
-        with scratch() as directory:
-            setting = stored(kind, directory, "runs", on_events=True)
-            cycles = (Turns(initial_state={"turns": _STEPS // 2}, checkpoint=at) for at in (None, setting))
-            row = against_bare(kind, directory, *(cycle.kickoff for cycle in cycles))
-            yield replace(row, measure=f"{row.measure}, methods")
+        directory = scratch()
+        bare, durable = _counting(_STEPS), _counting(_STEPS, stored(kind, directory, "runs", on_events=True))
+        yield against_bare(kind, directory, bare.kickoff, durable.kickoff)
+        yield _resume(kind, directory)
+        directory = scratch()
+        setting = stored(kind, directory, "runs", on_events=True)
+        cycles = (Turns(initial_state={"turns": _STEPS // 2}, checkpoint=at) for at in (None, setting))
+        row = against_bare(kind, directory, *(cycle.kickoff for cycle in cycles))
+        yield replace(row, measure=f"{row.measure}, methods")
 
 
 class Turns(Flow[Any]):

@@ -20,8 +20,8 @@ _ROUNDS = 15
 
 def measure() -> Iterator[Row]:
     for kind in KINDS:
-        with scratch() as directory:
-            yield Row(f"{kind}: fork in the middle of 1,000 tasks", median_ms(_forks(kind, directory)), "ms", 20)
+        directory = scratch()
+        yield Row(f"{kind}: fork in the middle of 1,000 tasks", median_ms(_forks(kind, directory)), "ms", 20)
 
 
 def _forks(kind: Kind, directory: Path) -> list[float]:

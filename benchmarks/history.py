@@ -44,12 +44,12 @@ Times = list[tuple[float, float]]
 
 def measure() -> Iterator[Row]:
     for kind in KINDS:
-        with scratch() as directory:
-            config = _filled(kind, directory)
-            for title, command, words in _commands(config):
-                times = [_timed(lambda c=command, w=words: _quietly(c, w)) for _ in range(_ROUNDS + 1)]
-                yield _row(f"{kind}: {title}", times[1:], _TARGET)
-            yield from _view(kind, str(config.location))
+        directory = scratch()
+        config = _filled(kind, directory)
+        for title, command, words in _commands(config):
+            times = [_timed(lambda c=command, w=words: _quietly(c, w)) for _ in range(_ROUNDS + 1)]
+            yield _row(f"{kind}: {title}", times[1:], _TARGET)
+        yield from _view(kind, str(config.location))
 
 
 def _commands(config: CheckpointConfig) -> Iterator[tuple[str, click.Command, list[str]]]:

@@ -25,16 +25,16 @@ _BEFORE = "6576a54"
 
 
 def measure() -> Iterator[Row]:
-    with scratch() as place:
-        before = _checked_out(_BEFORE, place / "before")
-        homes = {"own": _HERE, "bare": _HERE, "floor": _HERE} | ({"before": before} if before else {})
-        codes = {"own": _CREWLITE, "bare": "pass", "floor": _PYDANTIC, "before": _CREWLITE}
-        times: dict[str, list[float]] = {name: [] for name in homes}
-        for number in range(_ROUNDS + 1):
-            for name, home in homes.items():
-                took = _cpu(codes[name], home, place / "bytecode")
-                if number:  # the first one compiles
-                    times[name].append(took)
+    place = scratch()
+    before = _checked_out(_BEFORE, place / "before")
+    homes = {"own": _HERE, "bare": _HERE, "floor": _HERE} | ({"before": before} if before else {})
+    codes = {"own": _CREWLITE, "bare": "pass", "floor": _PYDANTIC, "before": _CREWLITE}
+    times: dict[str, list[float]] = {name: [] for name in homes}
+    for number in range(_ROUNDS + 1):
+        for name, home in homes.items():
+            took = _cpu(codes[name], home, place / "bytecode")
+            if number:  # the first one compiles
+                times[name].append(took)
     own, floor, bare = times["own"], times["floor"], times["bare"]
     detail = f"{median_ms(own):.0f} ms; pydantic and a model {median_ms(floor):.0f} ms; python {median_ms(bare):.0f} ms"
     yield Row("import, CPU, against pydantic and one model", ratio(own, floor), "x", 1.8, detail)

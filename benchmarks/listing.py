@@ -24,15 +24,15 @@ _TARGETS = {"sqlite": 300.0, "json": 1000.0}
 
 def measure() -> Iterator[Row]:
     for kind in KINDS:
-        with scratch() as directory:
-            config, _ = _filled(kind, directory, 10_000)
-            yield _row(f"{kind}: all of 10,000 places", lambda config=config: _all(config, 10_000), _TARGETS[kind])
-    with scratch() as directory:
-        config, ids = _filled("sqlite", directory, 100_000)
-        middle = ids[len(ids) // 2]
-        yield _row("sqlite: first 100 of 100,000 places", lambda: _pages(config, None, 1), 300)
-        yield _row("sqlite: 100 in the middle of 100,000", lambda: _pages(config, middle, 1), 300)
-        yield _row("sqlite: ten pages, the first 1,000 of 100,000", lambda: _pages(config, None, 10), 300)
+        directory = scratch()
+        config, _ = _filled(kind, directory, 10_000)
+        yield _row(f"{kind}: all of 10,000 places", lambda config=config: _all(config, 10_000), _TARGETS[kind])
+    directory = scratch()
+    config, ids = _filled("sqlite", directory, 100_000)
+    middle = ids[len(ids) // 2]
+    yield _row("sqlite: first 100 of 100,000 places", lambda: _pages(config, None, 1), 300)
+    yield _row("sqlite: 100 in the middle of 100,000", lambda: _pages(config, middle, 1), 300)
+    yield _row("sqlite: ten pages, the first 1,000 of 100,000", lambda: _pages(config, None, 10), 300)
 
 
 def _filled(kind: Kind, directory: Path, count: int) -> tuple[CheckpointConfig, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -10,7 +11,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,9 +72,12 @@ def median_ms(times: list[float]) -> float:
     return statistics.median(times) * 1000
 
 
-@contextlib.contextmanager
-def scratch() -> Iterator[Path]:
-    """An empty directory beside this file, gone after the block. Raises RuntimeError if it would be in memory."""
+def scratch() -> Path:
+    """Make an empty directory beside this file. Raises RuntimeError if it would be in memory.
+
+    It is deleted when the program ends: ext4 does not use the place of a deleted file again for minutes, and looks for
+    another one for each new file, so a deletion here would slow down what is measured next.
+    """
     _SCRATCH.mkdir(exist_ok=True)
     if (kind := _file_system(_SCRATCH)) in ("tmpfs", "ramfs"):
         raise RuntimeError(f"{_SCRATCH} is on {kind}, where a sync costs nothing: move the checkout to a disk")
@@ -81,12 +85,14 @@ def scratch() -> Iterator[Path]:
     (directory / ".gitignore").write_text("*\n")
     inside = directory / "inside"
     inside.mkdir()
-    try:
-        yield inside
-    finally:
-        shutil.rmtree(directory)
-        with contextlib.suppress(OSError):  # somebody else measures at the same time
-            _SCRATCH.rmdir()
+    atexit.register(_delete, directory)
+    return inside
+
+
+def _delete(directory: Path) -> None:
+    shutil.rmtree(directory)
+    with contextlib.suppress(OSError):  # others are left, or somebody else measures at the same time
+        _SCRATCH.rmdir()
 
 
 def _file_system(path: Path) -> str:

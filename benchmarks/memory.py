@@ -38,7 +38,8 @@ def measure() -> Iterator[Row]:
 
 
 def _grow(store: str) -> None:
-    with scratch() as directory, contextlib.ExitStack() as stack:
+    directory = scratch()
+    with contextlib.ExitStack() as stack:
         llm = answering()
         checkpoint = stored("sqlite" if store == "sqlite" else "json", directory) if store != "no store" else None
         crew, inputs = crew_of(2, llm, checkpoint=checkpoint), dict[str, object]()

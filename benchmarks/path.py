@@ -54,10 +54,10 @@ def _inside_the_task() -> tuple[int, int, tuple[int, int]]:
         elif event == "return" and work:
             last = len(seen)
 
-    with scratch() as directory:
-        crew = crew_of(1, ScriptedLLM(["yes", "yes"]), checkpoint=CheckpointConfig(location=str(directory)))
-        crew.kickoff()
-        asyncio.run(_profiled(hook, crew.akickoff))
+    directory = scratch()
+    crew = crew_of(1, ScriptedLLM(["yes", "yes"]), checkpoint=CheckpointConfig(location=str(directory)))
+    crew.kickoff()
+    asyncio.run(_profiled(hook, crew.akickoff))
     counted = seen[first - 1 : last]
     own = [file for file, thread in counted if thread == threading.get_ident()]
     return len(counted), len({file for file, _ in counted}), (len(own), len(set(own)))

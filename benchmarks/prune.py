@@ -22,15 +22,15 @@ _KEPT = 10
 
 def measure() -> Iterator[Row]:
     for kind in KINDS:
-        with scratch() as directory:
-            limited = size(_ran(kind, directory / "limited", max_checkpoints=_KEPT)[0])
-            where, config = _ran(kind, directory / "whole")
-            before = size(where)
-            with History(config.location, config.provider) as history:
-                history.prune(keep_last=_KEPT, dry_run=True)
-                assert size(where) == before, "a dry run wrote"
-                freed = history.prune(keep_last=_KEPT).freed
-            after = size(where)
+        directory = scratch()
+        limited = size(_ran(kind, directory / "limited", max_checkpoints=_KEPT)[0])
+        where, config = _ran(kind, directory / "whole")
+        before = size(where)
+        with History(config.location, config.provider) as history:
+            history.prune(keep_last=_KEPT, dry_run=True)
+            assert size(where) == before, "a dry run wrote"
+            freed = history.prune(keep_last=_KEPT).freed
+        after = size(where)
         told = f"{_of(after, before)}; it told of {freed:,} B freed in journals"
         yield Row(f"{kind}: bytes left with max_checkpoints={_KEPT}", limited / before, "x", None, _of(limited, before))
         yield Row(f"{kind}: bytes left after prune(keep_last={_KEPT})", after / before, "x", None, told)

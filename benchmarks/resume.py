@@ -21,8 +21,8 @@ _ROUNDS = 5
 def measure() -> Iterator[Row]:
     for kind in KINDS:
         for named in (True, False):
-            with scratch() as directory:
-                times = _resumes(kind, directory, named)
+            directory = scratch()
+            times = _resumes(kind, directory, named)
             title = f"{kind}: resume of 1,000 finished tasks, {'named' if named else 'without names'}"
             yield Row(title, median_ms(times), "ms", 150)
 
@@ -40,5 +40,4 @@ def _resumes(kind: Kind, directory: Path, named: bool) -> list[float]:
         again = crew_of(_FINISHED + 1, llm, named=named, checkpoint=stored(kind, copy))
         times.append(seconds(lambda again=again: again.kickoff(run_id="report")))
         assert len(llm.calls) == 1, f"{len(llm.calls)} calls were made, and one was to be"
-        shutil.rmtree(copy)
     return times

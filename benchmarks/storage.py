@@ -26,6 +26,6 @@ def measure() -> Iterator[Row]:
 
 
 def _bytes_per_task(kind: Kind, tasks: int, payload: int) -> float:
-    with scratch() as directory:
-        crew_of(tasks, answering(payload), chained=True, checkpoint=stored(kind, directory)).kickoff()
-        return size(directory) / tasks
+    directory = scratch()
+    crew_of(tasks, answering(payload), chained=True, checkpoint=stored(kind, directory)).kickoff()
+    return size(directory) / tasks

@@ -52,17 +52,17 @@ def measure() -> Iterator[Row]:
     if not (named := os.environ.get("PEERS")):
         yield Row("other frameworks", None, detail="not measured: set PEERS (docs/performance.md says how)")
         return
-    with scratch() as directory:
-        stage = Stage(_OURS, Path(named).absolute(), directory)
-        yield from _imports(stage)
-        yield from _plain(stage)
-        yield from _durable(stage, "json", [_CREWAI])
-        yield from _durable(stage, "sqlite", [_LANGGRAPH, _DBOS])
-        yield from _flows(stage)
-        yield from _methods(stage)
-        yield from _at_once(stage)
-        yield from _listing(stage, "json", [_CREWAI])
-        yield from _listing(stage, "sqlite", [_LANGGRAPH, _DBOS])
+    directory = scratch()
+    stage = Stage(_OURS, Path(named).absolute(), directory)
+    yield from _imports(stage)
+    yield from _plain(stage)
+    yield from _durable(stage, "json", [_CREWAI])
+    yield from _durable(stage, "sqlite", [_LANGGRAPH, _DBOS])
+    yield from _flows(stage)
+    yield from _methods(stage)
+    yield from _at_once(stage)
+    yield from _listing(stage, "json", [_CREWAI])
+    yield from _listing(stage, "sqlite", [_LANGGRAPH, _DBOS])
 
 
 def _imports(stage: Stage) -> Iterator[Row]:
