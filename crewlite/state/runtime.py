@@ -145,7 +145,8 @@ class RuntimeState(Bag):
 
         A run without a store is stored at `location` from the first call on. Returns the ref to resume from: the path
         of a file (JSON) or `database#id`. Raises StoreError if it cannot be saved, or the run has no store and no
-        location is given; RefError if another checkpoint has the label; ConfigError.
+        location is given; BranchConflictError or RunCancelled if another process has taken the branch or cancelled the
+        run; RefError if another checkpoint has the label; ConfigError.
         """
         started = time.perf_counter()
         at = None if location is None else manual.opened_at(os.fspath(location), provider)

@@ -200,7 +200,8 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
         except _Over:
             continue
         except BranchConflictError as error:
-            if not found.state_id or error.problem or error.found is not None:
+            begun = request.progress.finished_steps is not None  # the turn was at work, and its branch was taken over
+            if begun or not found.state_id or error.problem or error.found is not None:
                 raise
             raise error.of_turn(found.state_id) from None
 

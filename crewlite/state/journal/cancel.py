@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from crewlite.errors import BranchConflictError, RunCancelled, RunEnded, RunMismatch, StoreBusy
 from crewlite.state.format.entry import STATE, Head
-from crewlite.state.journal.lineage import recorded
+from crewlite.state.journal.claim import held_by
+from crewlite.state.journal.lineage import read_lineage, recorded
 from crewlite.state.providers import Commit, Store
 from crewlite.system.steady_clock import steady
 
@@ -33,14 +34,19 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
 def why_refused(store: Store, run_id: str, branch: str, after: int, error: BranchConflictError) -> Exception:
     """Return RunCancelled if a commit after number `after` cancelled the branch; otherwise `error`.
 
-    The returned `error` names the kind of the run, which a store does not know.
+    The returned `error` names the kind of the run, which a store does not know, and the live process that has acquired
+    the branch since.
     """
-    kind = recorded(store, run_id, branch).kind
-    if any(entry.seq > after and "cancelled" in entry.commit for entry in store.read(run_id, branch)):
-        return RunCancelled(run_id, branch, kind=kind)
+    found = read_lineage(store, run_id, branch)
+    record, later = found.record(), [entry.commit for entry in found.entries if entry.seq > after]
+    if any("cancelled" in commit for commit in later):
+        return RunCancelled(run_id, branch, kind=record.kind)
     if error.problem:
         return error
-    return BranchConflictError(run_id, branch, expected=error.expected, found=error.found, kind=kind)
+    taken = any("claim" in commit for commit in later)
+    if taken and (by := held_by(record.claim, store.touched(run_id, branch))):
+        return BranchConflictError(run_id, branch, holder=by, kind=record.kind)
+    return BranchConflictError(run_id, branch, expected=error.expected, found=error.found, kind=record.kind)
 
 
 def _head(store: Store, run_id: str, branch: str) -> Head | None:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from crewlite.concurrency.background import ends_task, ordinary
-from crewlite.errors import BranchConflictError, StoreError, text_of
+from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.state.format.commit import CheckpointRecord, Commit, CommitParts
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.journal.journal import Journal
@@ -48,7 +48,7 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
 
         def done(error: BaseException | None) -> None:
             if error is not None:
-                named.set_exception(StoreError(queue.store.location, f"the checkpoint was not saved: {text_of(error)}"))
+                named.set_exception(_unsaved(journal, "the checkpoint was not saved", error))
             else:
                 named.set_result(parts)
 
@@ -91,10 +91,9 @@ def change(
         journal.announce(parts)
 
         def settle(stored: Future[BaseException | None]) -> None:
-            problem = stored.result()
-            if problem is not None and not isinstance(problem, BranchConflictError):
-                problem = StoreError(journal.location or "", f"{what} not saved: {text_of(problem)}")
-            if problem := problem or found.exception():
+            if problem := stored.result():
+                changed.set_exception(_unsaved(journal, f"{what} not saved", problem))
+            elif problem := found.exception():
                 changed.set_exception(problem)
             else:
                 changed.set_result(found.result())
@@ -120,12 +119,19 @@ def flush(journal: Journal) -> Future[int]:
         if error is not None and queue.writer.over:
             flushed.set_exception(journal.ended())
         elif error is not None:
-            flushed.set_exception(StoreError(queue.store.location, f"not everything is saved: {text_of(error)}"))
+            flushed.set_exception(_unsaved(journal, "not everything is saved", error))
         else:
             flushed.set_result(queue.seq)
 
     queue.put((), settle)
     return flushed
+
+
+def _unsaved(journal: Journal, what: str, problem: BaseException) -> BaseException:
+    """Return the error for a commit that is not stored: that another process has taken the branch, or a StoreError."""
+    if isinstance(problem, BranchConflictError | RunCancelled):
+        return problem
+    return StoreError(journal.location or "", f"{what}: {text_of(problem)}")
 
 
 def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future[T]:

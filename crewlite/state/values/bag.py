@@ -109,7 +109,8 @@ class Bag(NamedValues):
         """Create a checkpoint with the current values, and wait until it is on disk if there is a store.
 
         Raises NotCodable, with the path of the value, if one cannot be recorded; RefError if another checkpoint of the
-        run has the label; ConfigError for an unusable label or metadata; StoreError if it cannot be saved.
+        run has the label; ConfigError for an unusable label or metadata; StoreError if it cannot be saved;
+        BranchConflictError or RunCancelled if another process has taken the branch or cancelled the run.
         """
         started = time.perf_counter()
         return self._completed(*self._snap(label, metadata).result(), started)
@@ -157,6 +158,7 @@ class Bag(NamedValues):
             RefError: there is no such checkpoint, or several match.
             ConfigError: `target` is neither a checkpoint, nor a version, nor a ref.
             StoreError: the change was not saved.
+            BranchConflictError, RunCancelled: another process has taken the branch, or cancelled the run.
         """
         found = target if isinstance(target, Checkpoint) else chosen(self._read(), target)
         self._put_back(found.coded_values(), found)

@@ -73,23 +73,13 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
         if stored := journal.store({**parts, "claim": mine}):
             await stored
     except Exception as error:
-        refused = isinstance(error, BranchConflictError)
-        journal.give_up_claim(owes=not refused)  # nothing was started, so there is nothing to save later
-        if refused and journal.queue:
-            raise await background.in_thread(_with_holder, error, journal.queue.store) from None
+        owes = not isinstance(error, BranchConflictError)
+        journal.give_up_claim(owes=owes)  # nothing was started, so there is nothing to save later
         if isinstance(error, CrewliteError):
             raise
         remedy = "make it writable, or use another location"
         problem = f"nothing can be saved ({text_of(error)}), so nothing was started: {remedy}"
         raise StoreUnusable(journal.location or "", problem) from error
-
-
-def _with_holder(conflict: BranchConflictError, store: Store) -> BranchConflictError:
-    """Return the error with the process that has claimed the branch meanwhile, if that is alive."""
-    run_id, branch = conflict.run_id, conflict.branch
-    record = find_lineage(store, run_id, branch).record()
-    by = held_by(record.claim, store.touched(run_id, branch)) if record.claim else None
-    return BranchConflictError(run_id, branch, holder=by, kind=record.kind) if by else conflict
 
 
 def _release(acquired: AcquiredBranch) -> None:
