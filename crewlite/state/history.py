@@ -361,7 +361,7 @@ class History:
         With `repair`, repair what can be repaired: damaged data is set aside, never deleted, and a branch then ends at
         its newest intact commit. A branch that a live process runs is left alone. Raises StoreError.
         """
-        with saving(self._location, "not all of it was repaired"):
+        with saving(self._location, "not all of it was repaired" if repair else "not all of it was checked"):
             found = doctor(self._store, repair=repair)
         if any(finding.repaired for finding in found):  # the open store may remember facts that the repair has changed
             self._store.close()

@@ -12,6 +12,7 @@ import pickle
 import shutil
 import sqlite3
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, strategies as st
@@ -21,7 +22,7 @@ from crewlite.encoding.codec import decode
 from crewlite.errors import CheckpointMismatch, CrewliteError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.flow import flow, step as flow_step
 from crewlite.ids import new_id, now
-from crewlite.state import JsonProvider, SqliteProvider
+from crewlite.state import JsonProvider, RuntimeState, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, InvalidEntry, next_entry, parse, seal, unseal
 from crewlite.state.format.record import Record
 from crewlite.state.providers import opened, provider_for
@@ -376,9 +377,36 @@ def test_a_location_that_may_not_be_looked_at_is_not_said_to_be_missing(name, fo
         with History(location) as history:
             (directory / "above").chmod(0)
             for look in (lambda: History(location), history.runs, lambda: history.run("run-1")):
-                with pytest.raises(StoreError, match=r"cannot be read now \(Permission denied\); try again"):
+                with pytest.raises(
+                    StoreError, match=r"cannot be read now \(Permission denied\); give this user the right"
+                ):
                     look()
+            with pytest.raises(StoreError, match="Permission denied.*give this user the right"):
+                RuntimeState.open("bag", location)
             (directory / "above").chmod(0o700)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permissions of files are others there")
+def test_a_location_without_permissions_says_which_are_missing_and_what_was_not_done(forbidden):
+    with forbidden() as directory:
+        location = str(directory / "runs")
+        with opened(provider_for(location), location) as store:
+            store.append([Branch().add(1).commit()])
+        with History(location) as history:
+            history.fork("run-1", branch="first")  # imports what root alone may
+            Path(location, "journal", "run-1").chmod(0o500)
+            with pytest.raises(StoreError, match="nothing was forked .*make the location readable and writable"):
+                history.fork("run-1", branch="side")
+            Path(location).chmod(0o100)
+            with pytest.raises(StoreError, match="not all of it was checked .*make the location readable"):
+                history.doctor()
+            Path(location).chmod(0o700)
+
+
+def test_what_stands_in_the_place_of_a_journal_is_not_tried_again(tmp_path):
+    (tmp_path / "journal").write_text("mine")
+    with History(tmp_path) as history, pytest.raises(StoreError, match="Not a directory.*look at what is at this path"):
+        history.runs()
 
 
 # Databases

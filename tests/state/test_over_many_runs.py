@@ -160,7 +160,7 @@ def test_a_file_that_the_system_does_not_read_now_is_skipped(forbidden, caplog):
             listing = history.branches()
             Path(location, "journal", "two", "main.jsonl").chmod(0)
             assert [run.run_id for run in history.readable(listing)] == ["one"]
-            assert "try again" in told(caplog)[0]
+            assert "give this user the right to read it" in told(caplog)[0]
             assert history.prune(older_than=AT_ONCE).runs == ("one",)
             assert Path(location, "journal", "two").exists()
 

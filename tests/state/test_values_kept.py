@@ -259,7 +259,7 @@ def test_a_snapshot_that_cannot_be_saved_says_so_and_comes_with_the_next(locatio
         state["a"] = 1
         with (
             CrashInjector(at=1, error=OSError(28, "disk full")),
-            pytest.raises(StoreError, match="not saved: .*disk full"),
+            pytest.raises(StoreError, match="not saved .*disk full.*free space"),
         ):
             state.snapshot()
         state["a"] = 2

@@ -14,6 +14,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.opening import open_writer
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider, provider_for
+from crewlite.state.providers.reading import not_saved
 
 T = TypeVar("T")
 
@@ -131,7 +132,10 @@ def _unsaved(journal: Journal, what: str, problem: BaseException) -> BaseExcepti
     """Return the error for a commit that is not stored: that another process has taken the branch, or a StoreError."""
     if isinstance(problem, BranchConflictError | RunCancelled):
         return problem
-    return StoreError(journal.location or "", f"{what}: {text_of(problem)}")
+    location = journal.location or ""
+    if isinstance(problem, OSError) and not isinstance(problem, StoreError):
+        return not_saved(location, what, problem)
+    return StoreError(location, f"{what}: {text_of(problem)}")
 
 
 def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future[T]:

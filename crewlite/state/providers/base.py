@@ -275,6 +275,9 @@ def open_store(provider: BaseProvider, location: str) -> Store:
         store = provider.open(location)
     except CrewliteError:
         raise
+    except PermissionError as error:
+        remedy = "give this user the right to read and write it, or choose another location"
+        raise StoreUnusable(location, f"cannot be used ({error}); {remedy}") from error
     except Exception as error:  # the border: a provider may be code of the user
         problem = f"provider {provider.name!r} could not open it: {type(error).__name__}: {text_of(error)}"
         raise StoreUnusable(location, problem) from error

@@ -23,6 +23,13 @@ FileId = tuple[int, int]
 """The device and the inode of a file or directory, to notice that it was replaced."""
 LAST = 4
 """How many entries at the end of a journal `end_of` looks at."""
+_FORBIDDEN = "give this user the right to read it, and to enter the directories above it"
+_MISPLACED = "look at what is at this path"
+_REMEDIES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), _FORBIDDEN),
+    **dict.fromkeys((errno.EINVAL, errno.ELOOP, errno.ENOTDIR), _MISPLACED),
+}
+"""What to do about a file that cannot be read, by the number of an error that another try would meet again."""
 _WORK = {"claim", "intents", "asked"}
 """Parts of a commit of a run that may not have ended, whatever step the commit holds."""
 _WITHOUT_WORK = {"schema", "seq", "at", "drops", "place"}
@@ -215,7 +222,15 @@ def unreadable(problem: Exception, where: str, location: str) -> Exception:
 
 def not_read(path: Path | str, error: OSError) -> StoreError:
     """Build the error for a file or directory that the system does not read at the moment. It need not be damaged."""
-    return StoreError(str(path), f"cannot be read now ({error.strerror}); try again")
+    remedy = _REMEDIES.get(error.errno or 0, "try again")
+    return StoreError(str(path), f"cannot be read now ({error.strerror}); {remedy}")
+
+
+def not_saved(location: str, what: str, error: OSError) -> StoreError:
+    """Build the error for a write that failed. `what` says what was not done: "the label was not saved"."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    remedy = "free space on its disk" if full else "make the location readable and writable"
+    return StoreError(location, f"{what} ({error}). Nothing that was saved before is lost: {remedy}, and try again")
 
 
 def exists(location: str | Path) -> bool:

@@ -36,7 +36,6 @@ MAY_REWIND = "instr(body, x'22726577696e64223a7b') > 0"
 log = logging.getLogger("crewlite.state")
 _LAYOUT = 3  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
 _BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
-_LATER = frozenset({8, 10, 13, 14})  # may work later: read only, input/output error, disk full, cannot open
 _PLAIN = (str, int, type(None))
 _SMALLEST = 512  # bytes of a page
 _NO_DATABASE = 26  # SQLite code
@@ -49,7 +48,7 @@ _REMEDIES = {
     _FULL: "free space on the disk, which SQLite needs to read as well",
     14: "make the file, its directory, and the files beside it whose names begin with its name readable and writable",
 }
-"""What to do about a database that SQLite cannot open now, by SQLite's code."""
+"""What to do about a database that SQLite cannot open or read now, by SQLite's code."""
 
 
 class Database:
@@ -274,11 +273,9 @@ def not_read_now(error: Exception, location: str) -> StoreError | None:
     """Return the error for a database that SQLite does not read at the moment; None if it would not do so later."""
     if _code_of(error) in _BUSY:
         return StoreBusy(location, disk.PATIENCE)
-    return (
-        StoreError(location, f"cannot be read now ({_words_of(error)}); try again")
-        if _code_of(error) in _LATER
-        else None
-    )
+    if remedy := _REMEDIES.get(_code_of(error)):
+        return StoreError(location, f"cannot be read now ({_words_of(error)}); {remedy}, and try again")
+    return None
 
 
 def _words_of(error: Exception) -> str:

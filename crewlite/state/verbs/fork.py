@@ -21,6 +21,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import MARKS, check_effects
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, mentions
+from crewlite.state.providers.reading import not_saved
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.edit import changed_steps
@@ -104,7 +105,7 @@ def fork(
         said = {"error": known.mask(errors.text_of(error)), "error_type": type(error).__qualname__}
         event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
         if isinstance(error, OSError) and not isinstance(error, errors.CrewliteError):
-            raise errors.StoreError(found.location, f"nothing was forked ({error})") from error
+            raise not_saved(found.location, "nothing was forked", error) from error
         raise
     event_bus.emit(source, events.CheckpointForkCompletedEvent(**about))
     return Located(found.provider, found.location, found.run_id, name)

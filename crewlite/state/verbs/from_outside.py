@@ -6,12 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from crewlite.errors import BranchConflictError, CrewliteError, StoreError
+from crewlite.errors import BranchConflictError, CrewliteError
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.opening import at_work
 from crewlite.state.providers import Commit, Store
+from crewlite.state.providers.reading import not_saved
 
 T = TypeVar("T")
 _TRIES = 20  # others may commit meanwhile, though hardly that often in a row
@@ -64,5 +65,4 @@ def saving(location: str, what: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, CrewliteError):
             raise
-        problem = f"{what} ({error}). Nothing that was saved before is lost: make the location writable, and try again"
-        raise StoreError(location, problem) from error
+        raise not_saved(location, what, error) from error
