@@ -162,7 +162,7 @@ def resume(asked: Asked, chosen: RunOptions, ref: str | None, target: str | None
     """Go on with a run where it stopped, and print its answer.
 
     REF is a run, run/branch or a checkpoint; without it, the newest run. Nothing that is recorded is paid again. Of a
-    finished run, the stored answer is printed.
+    finished run, the stored answer is printed. The run keeps its inputs: to change them, fork it.
     """
     runner = Runner(chosen)
     with runner.set_up():

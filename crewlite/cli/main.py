@@ -19,10 +19,12 @@ from crewlite import __version__
 from crewlite.cli.checkpoint.where import Asked, options
 from crewlite.cli.exits import errors_shown, notice
 from crewlite.lazy import lazy
+from crewlite.texts.wording import listed
 
 commands = lazy("crewlite.coming_from.commands")
 listing = lazy("crewlite.cli.checkpoint.listing")
 view = lazy("crewlite.tui.verbs")
+_LISTED = 3  # commands that a message names
 _OTHER_NAMES = {"tui": "crewlite checkpoint", "flow": "crewlite run", "replay": "crewlite checkpoint fork"}
 """Words that are no commands, with the command that does what they name. The last two are commands of CrewAI."""
 _TO_COMPLETE = {
@@ -88,9 +90,22 @@ class LazyGroup(click.Group):
         return [*(CompletionItem(name, help=self.late[name][1]) for name in names), *options]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, with its errors printed as one line."""
+        """Run the command, with its errors printed as one line. One about an option names the commands that have it."""
         with errors_shown():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except click.NoSuchOption as error:
+                others = self._with_option(ctx, error.option_name) if error.ctx and error.ctx.parent is ctx else []
+                if not others:
+                    raise
+                message = f"No such option {error.option_name!r}. It is an option of: {listed(others, _LISTED)}"
+                raise click.UsageError(message, error.ctx) from error
+
+    def _with_option(self, ctx: click.Context, option: str) -> list[str]:
+        """Return the commands of this group that have an option of this name."""
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        having = (name for name, one in commands.items() if one and any(option in of.opts for of in one.params))
+        return [f"{ctx.command_path} {name}" for name in having]
 
 
 @click.group(

@@ -227,6 +227,13 @@ def test_an_answer_in_json_is_one_document_and_nothing_else(tmp_path):
         assert isinstance(json.loads(done.stdout), dict)
 
 
+def test_an_option_of_another_command_names_the_commands_that_have_it():
+    said = ask("resume", "r", "--input", "topic=other").stderr
+    assert "No such option '--input'. It is an option of: " in said
+    assert "checkpoint fork, " in said
+    assert "option of" not in ask("resume", "r", "--jsn").stderr
+
+
 def test_an_answer_may_be_a_negative_number(tmp_path):
     @flow(checkpoint=True)
     def pay():
