@@ -58,16 +58,20 @@ def loop() -> asyncio.AbstractEventLoop:
         if _loop is None:
             made = new_loop()
             thread = threading.Thread(target=_turn, args=(made,), name="crewlite-loop", daemon=True)
-            with contextlib.ExitStack() as refused:  # by the system, or by Python as the program ends
-                refused.callback(made.close)
+            try:
                 thread.start()
-                refused.pop_all()
-            _loop, _thread = made, thread
+                _loop, _thread = made, thread
+            finally:
+                if _loop is not made:  # the system or Python refuses the thread, or Ctrl-C came while it began
+                    made.close()
         return _loop
 
 
 def _turn(loop: asyncio.AbstractEventLoop) -> None:
     """Run the loop for ever. asyncio lets two exceptions end it, though all runs of the process need it."""
+    with _lock:
+        if loop.is_closed():  # whoever began this thread was interrupted meanwhile
+            return None
     while True:
         try:
             return loop.run_forever()
