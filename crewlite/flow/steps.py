@@ -93,6 +93,11 @@ class StepFunction(Generic[P, R, V]):
         self._deps = dependencies(label, deps)
         self._provenance = {} if version is None else {"version": str(version)}
         age = lifetime(label, cache)
+        if cache and effect == "once":
+            raise ConfigError(
+                f"{label} has effect='once', so that each call is made, and cache={cache!r}, which answers calls with "
+                f"results of other runs: leave one of them out"
+            )
         self._reuse = Reuse(self.name, func, age, self.step_code) if cache else None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

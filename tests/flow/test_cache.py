@@ -15,7 +15,7 @@ from pydantic import SecretStr
 import tests.flow.isolated_steps as far
 from crewlite import CheckpointConfig, History
 from crewlite.cli.main import main
-from crewlite.errors import InDoubt
+from crewlite.errors import ConfigError, InDoubt
 from crewlite.events import StepCompletedEvent, StepReplayedEvent, StepStartedEvent
 from crewlite.flow import flow, step
 from crewlite.testing import EventRecorder
@@ -226,7 +226,16 @@ def test_a_fork_runs_its_tail_and_leaves_what_it_comes_to(config, ran):
     assert pipeline.kickoff(run_id="two") == ["first, the 1th", "second, the 3th"]
 
 
+def test_a_step_whose_calls_are_all_to_be_made_has_no_cache():
+    with pytest.raises(ConfigError, match="'send' has effect='once'.*and cache=True.*leave one of them out"):
+
+        @step(effect="once", cache=True)
+        def send(n):
+            return n
+
+
 def test_a_call_in_doubt_is_not_answered_from_elsewhere_and_its_answer_stays_here(memory, ran):
+    """As where the step was declared effect="once" when it was cut, and has a cache since."""
     lives = []
 
     async def send(n):
@@ -236,11 +245,11 @@ def test_a_call_in_doubt_is_not_answered_from_elsewhere_and_its_answer_stays_her
             await asyncio.sleep(60)
         return n
 
-    send = step(cache=True, effect="once", version=1)(send)
+    once, cached = step(effect="once", version=1)(send), step(cache=True, version=1)(send)
 
     @flow(checkpoint=memory())
     async def pipeline(n):
-        return await send(n)
+        return await (once if lives else cached)(n)
 
     async def cut(n, run_id):
         lives.append(asyncio.ensure_future(pipeline.akickoff(n, run_id=run_id)))

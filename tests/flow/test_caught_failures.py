@@ -135,12 +135,13 @@ def _of_http():
             "ExceptionGroup, of which response (a lock) in ApiError cannot be recorded",
         ),
         (_of_http, "HTTPStatusError, of which _request (a Request), response (a Response) cannot be recorded"),
+        (lambda: ValueError("x" * 1_000_001), "ValueError, of which the arguments (too large) cannot be recorded"),
         (
             lambda: PydanticCustomError("odd", "so"),
             "PydanticCustomError, of which what its class needs cannot be recorded",
         ),
     ],
-    ids=["a field", "an argument", "in a group", "of a library", "a class that needs more"],
+    ids=["a field", "an argument", "in a group", "of a library", "too large", "a class that needs more"],
 )
 def test_what_cannot_be_recorded_of_a_failure_is_told_once(on_disk, caplog, make, told):
     @step

@@ -90,7 +90,7 @@ def class_of(raised: RaisedError) -> str:
 def lost(step: str, raised: RaisedError) -> tuple[list[str], bool]:
     """Return what a rebuilt error lacks, in words, and whether it is rebuilt as an object of its own class."""
     if _built(step, raised) is None:
-        return [*raised.get("unrecordable", ()), *raised.get("omitted", ())], False
+        return [*raised.get("unrecordable", ()), *(f"{part} (too large)" for part in raised.get("omitted", ()))], False
     inside = [f"{part} in {class_of(one)}" for one in raised.get("members", ()) for part in lost(step, one)[0]]
     return [*raised.get("unrecordable", ()), *inside], True
 
