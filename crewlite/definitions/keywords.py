@@ -1,6 +1,6 @@
-"""Refuse keywords that a function does not take, and say which ones may have been meant.
+"""Refuse keywords that a function does not take, and say which ones may have been meant and which arguments it needs.
 
-Python's own error says neither, and names only the first of several.
+Python's own error says neither, names only the first of several, and calls the function by a name of the inside.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar, cast
 
 from crewlite.coming_from.settings import why_not, without_accepted
-from crewlite.errors import UnknownOption, meant_setting
+from crewlite.errors import UnknownOption, WrongArguments, meant_setting
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,29 +20,34 @@ C = TypeVar("C", bound=type)
 
 
 def known_keywords(
-    what: str, *more: str, instead: Mapping[str, str] = MappingProxyType({})
+    what: str,
+    *more: str,
+    instead: Mapping[str, str] = MappingProxyType({}),
+    needs: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have a function raise UnknownOption for keywords that it does not take.
+    """Have a function raise UnknownOption for keywords that it does not take, and WrongArguments if it lacks one.
 
     Settings of CrewAI without an effect are left out. `what`: what errors call the function, such as "@tool" or
     "kickoff of a crew". `more`: the keywords that it takes by `**`. `instead`: hints about those that only
-    similar functions take.
+    similar functions take. `needs`: what to pass for an argument, as the end of "wanted".
     """
 
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
         @functools.cache
-        def parameters() -> tuple[Sequence[str], Sequence[str] | None]:
-            return (*_named(fn), *more), _by_place(fn)
+        def parameters() -> tuple[Sequence[str], Sequence[str], bool, Sequence[str]]:
+            return (*_named(fn), *more), *_by_place(fn), _required(fn)
 
         def checked(args: Sequence[object], given: dict[str, Any]) -> dict[str, Any]:
-            takes, by_place = parameters()
-            if by_place is not None and len(args) > len(by_place):
-                raise TypeError(_too_many(what, args, by_place))
+            takes, by_place, any_number, required = parameters()
+            if len(args) > len(by_place) and not any_number:
+                raise WrongArguments(what, *_too_many(args, by_place))
             unknown = {name: value for name, value in given.items() if name not in takes}
-            if not unknown:
-                return given
-            refuse_unknown(what, takes, without_accepted([_function_name(what)], unknown), instead=instead)
-            return {name: value for name, value in given.items() if name not in unknown}
+            if unknown:
+                refuse_unknown(what, takes, without_accepted([_function_name(what)], unknown), instead=instead)
+                given = {name: value for name, value in given.items() if name not in unknown}
+            if missing := [name for name in required if name not in given and name not in by_place[: len(args)]]:
+                raise WrongArguments(what, *_missing(what, missing, required, needs))
+            return given
 
         @functools.wraps(fn)
         def call(*args: Any, **given: Any) -> Any:
@@ -96,6 +101,12 @@ def methods_with_known_keywords(what: str, *, constructed: bool = True) -> Calla
     return decorate
 
 
+def constructor_with_known_keywords(cls: C) -> C:
+    """Do this for the constructor of a class alone."""
+    setattr(cls, "__init__", known_keywords(cls.__name__)(vars(cls)["__init__"]))  # noqa: B010 - mypy wants it
+    return cls
+
+
 def refuse_unknown(
     what: str,
     takes: Collection[str],
@@ -121,21 +132,36 @@ def _named(fn: Callable[..., Any]) -> Iterable[str]:
     return [one.name for one in parameters if one.kind in by_name and one.name not in ("self", "cls")]
 
 
-def _by_place(fn: Callable[..., Any]) -> Sequence[str] | None:
-    """Return the parameters of a function that need no name; None if it takes any number of such arguments."""
+def _by_place(fn: Callable[..., Any]) -> tuple[Sequence[str], bool]:
+    """Return the parameters of a function that need no name, and whether it takes any number of such arguments."""
     parameters = inspect.signature(fn).parameters.values()
-    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
-        return None
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return [one.name for one in parameters if one.kind in by_place]
+    any_number = any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)
+    return [one.name for one in parameters if one.kind in by_place], any_number
 
 
-def _too_many(what: str, args: Sequence[object], takes: Sequence[str]) -> str:
-    """Return the message about more arguments without a name than a function takes."""
+def _required(fn: Callable[..., Any]) -> Sequence[str]:
+    """Return the parameters of a function without which it cannot be called."""
+    parameters = inspect.signature(fn).parameters.values()
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
+
+
+def _too_many(args: Sequence[object], takes: Sequence[str]) -> tuple[str, str]:
+    """Return what was found and wanted, if a function was given more arguments without a name than it takes."""
     own = [name for name in takes if name not in ("self", "cls")]
     given = len(args) - (len(takes) - len(own))
     alone = f"only {' and '.join(own)}" if own else "nothing"
-    return f"{what} takes {alone} without a name, and was given {given} such arguments; name the others"
+    return f"takes {alone} without a name, and was given {given} such arguments", "name the others"
+
+
+def _missing(what: str, missing: Sequence[str], required: Sequence[str], needs: Mapping[str, str]) -> tuple[str, str]:
+    """Return what was found and wanted, if a function was called without these arguments."""
+    if missing[0] == "self":
+        return "was called on the class", "make an object of it first, and call it on that"
+    own = [name for name in required if name not in ("self", "cls")]
+    hints = "".join(f", where {name} is {hint}" for name, hint in needs.items() if name in missing)
+    return f"was called without {' and '.join(missing)}", f"wanted {_function_name(what)}({', '.join(own)}){hints}"
 
 
 def _function_name(what: str) -> str:

@@ -6,7 +6,7 @@ as the failures of recorded steps name it.
 
     CrewliteError
     ├── ConfigError (ValueError) ── NoModel, BindMissing, UnknownProvider, MissingKey, VariantsRefused,
-    │   UnknownOption (TypeError)
+    │   UnknownOption, WrongArguments (TypeError)
     ├── NotCodable (TypeError)
     ├── MissingInput (KeyError)
     ├── RefError (LookupError) ── ChangeUnused

@@ -28,6 +28,16 @@ class UnknownOption(ConfigError, TypeError):
         self.what, self.options = what, tuple(options)
 
 
+class WrongArguments(ConfigError, TypeError):
+    """A function was called without an argument that it needs, with too many without a name, or without its object."""
+
+    code = "wrong_arguments"
+
+    def __init__(self, what: str, found: str, wanted: str) -> None:
+        super().__init__(f"{what} {found}; {wanted}")
+        self.what, self.found, self.wanted = what, found, wanted
+
+
 class NoModel(ConfigError):
     """An agent has no model. crewlite never chooses a paid model by itself."""
 

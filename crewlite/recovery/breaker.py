@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal, Self
 
+from crewlite.definitions.keywords import constructor_with_known_keywords
 from crewlite.encoding import codec
 from crewlite.errors import CallVetoed, CircuitOpen, ConfigError
 from crewlite.ids import new_id
@@ -28,6 +29,7 @@ _OUTSIDE = ("unavailable", "later", "timeout", "empty")
 _READ_EVERY = 1.0  # seconds
 
 
+@constructor_with_known_keywords
 class CircuitBreaker(Guard):
     """Stops calling what keeps failing: after `failure_threshold` failures of a tool or model within `window_seconds`.
 

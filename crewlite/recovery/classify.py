@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from crewlite.concurrency import background
+from crewlite.definitions.keywords import constructor_with_known_keywords
 from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
 from crewlite.lazy import lazy
 from crewlite.recovery.checks import having, whole
@@ -24,6 +25,7 @@ BY_CLASS, BY_STATUS, BY_WORDS = 1.0, 0.95, 0.7
 """How far a sign is to be trusted: the class of the error before its HTTP status, and both before words."""
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True)
 class Symptom:
     """Signs of one type of failure. Any of them is enough.
@@ -181,6 +183,7 @@ def _typed(failure: Failure, answer: object, name: str) -> Failure | None:
     return failure.of_type(FailureType(known), Evidence(name, "")) if known in list(FailureType) else None
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True)
 class RulesClassifier:
     """Names the type of a failure by `SYMPTOMS`, the recorded steps, and symptoms of your own, which come first.
@@ -251,6 +254,7 @@ def _seen(rule: str, text: str) -> Evidence:
     return Evidence(rule, text, _FROM_TRAJECTORY)
 
 
+@constructor_with_known_keywords
 class LLMClassifier:
     """Asks a model for the type of a failure. It never raises: where the model fails, the type is UNKNOWN.
 
@@ -268,6 +272,7 @@ class LLMClassifier:
         return found
 
 
+@constructor_with_known_keywords
 class HybridClassifier:
     """Classifies by rules, and asks a model only about failures that they leave UNKNOWN.
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, SupportsFloat
 
 from crewlite.concurrency import background
 from crewlite.definitions.callables import is_async, is_generator
+from crewlite.definitions.keywords import constructor_with_known_keywords
 from crewlite.errors import CallVetoed, CircuitOpen, ConfigError, text_of
 from crewlite.recovery.checks import whole
 
@@ -106,6 +107,7 @@ class Guard:
         return self is other
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True)
 class LoopDetector(Guard):
     """Refuses a call of a tool that has brought the same result for the same arguments `window` times in a row."""
@@ -141,6 +143,7 @@ class RequireIdempotency(Guard):
                 raise CallVetoed("RequireIdempotency", call.what, reason)
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True)
 class RiskThreshold(Guard):
     """Has a person approve each call of a tool whose risk is above `ask_above`, as `requires_approval` does for all.

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
+from crewlite.definitions.keywords import known_keywords
 from crewlite.errors import ConfigError, meant, text_of
 from crewlite.lazy import lazy
 from crewlite.recovery.checks import whole
@@ -343,6 +344,7 @@ class ByListener:
         return (self.heard_by_model if failure.is_told else self.others).decide(failure, past)
 
 
+@known_keywords("usual_policy")
 def usual_policy(base: float = 1.0) -> FailurePolicy:
     """Build a policy for crews and flows. `base`: about the seconds before a first retry; later ones come after more.
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
+from crewlite.definitions.keywords import constructor_with_known_keywords
 from crewlite.errors import ConfigError
 from crewlite.recovery.checks import seconds
 from crewlite.recovery.failure import Failure, hint_of
@@ -79,6 +80,7 @@ _WANTED: dict[str, tuple[str, Any]] = {
 }
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Retry(_Remedy):
     """Try again after `after` seconds. Raises ConfigError if that is not a number of seconds, 0 or more."""
@@ -105,6 +107,7 @@ class Fallback(_Remedy):
     """Try the next fallback of the step at once, such as another model. Without one, this is the same as `Abort`."""
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Abort(_Remedy):
     """Give up: the step fails, and its caller gets the error, as RecoveryAborted if there is a `reason`."""
@@ -117,6 +120,7 @@ class Abort(_Remedy):
         return self.reason
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Replan(_Remedy):
     """Do the work in which the failure occurred again from its beginning, told `hint`."""
@@ -124,6 +128,7 @@ class Replan(_Remedy):
     hint: str = ""
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Rollback(_Remedy):
     """Go back to the last good place before the failure, or to the step `to`, and go on from there, told `hint`."""
@@ -133,6 +138,7 @@ class Rollback(_Remedy):
     hint: str = ""
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Resume(_Remedy):
     """Go on at a subgoal: finished steps answer from the record, and the next attempt is told `subgoal` and `hint`."""
@@ -141,6 +147,7 @@ class Resume(_Remedy):
     hint: str = ""
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Escalate(_Remedy):
     """Give up and hand the failure, in full, to whoever kicked the run off."""
@@ -153,6 +160,7 @@ class Escalate(_Remedy):
         return self.message
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Compensate(_Remedy):
     """Undo what the finished steps of the work have done, newest first; then apply `then`."""
@@ -160,6 +168,7 @@ class Compensate(_Remedy):
     then: Remedy = Escalate()
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Suspend(_Remedy):
     """Ask a person which remedy to apply."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_args
 
+from crewlite.definitions.keywords import constructor_with_known_keywords, known_keywords
 from crewlite.errors import ConfigError, meant
 from crewlite.recovery.checks import having, seconds, whole
 from crewlite.recovery.failure import LONGEST_WAIT, Failure, FailureKind, delay, hint_of
@@ -32,11 +33,13 @@ from crewlite.recovery.remedy import (
 from crewlite.texts.wording import number_of
 
 
+@known_keywords("retry")
 def retry(max_attempts: int = 3) -> Strategy:
     """Try again at once. `max_attempts`: the number of further tries, not counting the first."""
     return Strategy(Retry(), _times("retry", max_attempts=max_attempts))
 
 
+@known_keywords("backoff_and_retry")
 def backoff_and_retry(max_attempts: int = 5, base: float = 1.0, cap: float = LONGEST_WAIT) -> Strategy:
     """Try again after delays that grow from `base` to `cap` seconds.
 
@@ -47,6 +50,7 @@ def backoff_and_retry(max_attempts: int = 5, base: float = 1.0, cap: float = LON
     return Strategy(Retry(), _times("backoff_and_retry", max_attempts=max_attempts), (base, cap))
 
 
+@known_keywords("retry_with_tool_manifest")
 def retry_with_tool_manifest(tools: Sequence[str] | None = None, max_attempts: int = 3) -> Strategy:
     """Try again with a hint. `tools`: the names of the tools that may be called then; None for all.
 
@@ -58,17 +62,20 @@ def retry_with_tool_manifest(tools: Sequence[str] | None = None, max_attempts: i
     return Strategy(Retry(tools=offered), _times("retry_with_tool_manifest", max_attempts=max_attempts), hinted=True)
 
 
+@known_keywords("replan")
 def replan(hint: str | None = None, max_replans: int = 3) -> Strategy:
     """Do the work again from its beginning with a hint. None: the hint is made from the evidence."""
     return Strategy(Replan(hint or ""), _times("replan", max_replans=max_replans), hinted=True)
 
 
+@known_keywords("rollback_to_checkpoint")
 def rollback_to_checkpoint(place: str | None = None, max_rollbacks: int = 3) -> Strategy:
     """Go back to the last good place before the failure, or to `place`, such as "task:research"."""
     most = _times("rollback_to_checkpoint", max_rollbacks=max_rollbacks)
     return Strategy(Rollback(place), most, hinted=True)
 
 
+@known_keywords("resume_from_subgoal")
 def resume_from_subgoal(name: str | None = None, max_attempts: int = 3) -> Strategy:
     """Go on at the subgoal `name`; None: at the step that failed.
 
@@ -77,26 +84,31 @@ def resume_from_subgoal(name: str | None = None, max_attempts: int = 3) -> Strat
     return Strategy(Resume(name or ""), _times("resume_from_subgoal", max_attempts=max_attempts), hinted=True)
 
 
+@known_keywords("suspend")
 def suspend(question: str | None = None) -> Strategy:
     """Ask a person which remedy to apply. None: the question is made from the failure."""
     return Strategy(Suspend(question or ""))
 
 
+@known_keywords("escalate")
 def escalate(message: str = "") -> Strategy:
     """Give up, and hand the failure to whoever kicked the run off."""
     return Strategy(Escalate(message))
 
 
+@known_keywords("abort")
 def abort(reason: str = "") -> Strategy:
     """Give up: the step fails with its error."""
     return Strategy(Abort(reason))
 
 
+@known_keywords("compensate")
 def compensate(then: Policy | None = None) -> Compensation:
     """Undo the failed work's finished steps, newest first; then do what the strategy `then` decides, or escalate."""
     return Compensation(check_strategy("compensate: then", then or escalate()))
 
 
+@known_keywords("sequence")
 def sequence(*strategies: Policy) -> Sequential:
     """Ask the first strategy about the first failure of a type, the second about the second, ...; then escalate."""
     if not strategies:
@@ -104,6 +116,7 @@ def sequence(*strategies: Policy) -> Sequential:
     return Sequential(tuple(check_strategy("sequence", one) for one in strategies))
 
 
+@known_keywords("chain")
 def chain(first: Policy, then: Policy) -> Chain:
     """Ask `first` until it would escalate or abort; from there on, ask `then`."""
     return Chain(check_strategy("chain: first", first), check_strategy("chain: then", then))
@@ -200,6 +213,7 @@ class Chain:
         return typed(remedy, failure)
 
 
+@constructor_with_known_keywords
 @dataclass(frozen=True, slots=True)
 class Rule:
     """Retry failures of these kinds up to `retries` times, with delays that grow from `base` to `cap` seconds."""

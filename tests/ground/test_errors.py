@@ -22,6 +22,7 @@ MADE = [
     errors.BindMissing("run 'r' in ./store", {"llm": "the model 'm'"}, ["'lm' names no part of this definition"]),
     errors.VariantsRefused("r/main", [("a", "unknown key 'modle'; did you mean 'model'?")]),
     errors.UnknownOption("@tool", {"xyz": ""}, ["effect"]),
+    errors.WrongArguments("fork", "was called without config", "wanted fork(config)"),
     errors.UnknownProvider("opnai/gpt-4o", ["openai/gpt-4o"]),
     errors.MissingKey("openai/gpt-4o", ["OPENAI_API_KEY"]),
     errors.NotCodable("inputs.lock", object(), "why"),
@@ -101,6 +102,7 @@ def test_every_error_has_a_code_of_its_own():
         ("no_model", "NoModel"),
         ("bind_missing", "BindMissing"),
         ("variants_refused", "VariantsRefused"),
+        ("wrong_arguments", "WrongArguments"),
         ("not_codable", "NotCodable"),
         ("missing_input", "MissingInput"),
         ("ref", "RefError"),
@@ -276,7 +278,7 @@ def test_an_error_of_a_trial_names_the_verb_that_goes_on_with_it():
 
 HOMES = {
     "answers": "AnswerMisfit AnswerRefused AnswerTimeout",
-    "definition": "BindMissing ConfigError MissingInput MissingKey NoModel NotCodable UnknownOption UnknownProvider VariantsRefused",
+    "definition": "BindMissing ConfigError MissingInput MissingKey NoModel NotCodable UnknownOption UnknownProvider VariantsRefused WrongArguments",
     "effects": "EffectsRepeat",
     "guards": "CallVetoed CircuitOpen",
     "llm": "ContentRefused ContextOverflow LLMAuthError LLMEmptyReply LLMError LLMRejected LLMTimeout LLMUnavailable RecordingDamaged RecordingMissing ScriptExhausted",

@@ -7,6 +7,7 @@ import inspect
 import pydoc
 from collections.abc import MutableMapping
 from functools import cached_property, partial
+from typing import get_args
 
 import pytest
 
@@ -26,12 +27,13 @@ from crewlite import (
     around,
     ask,
     listen,
+    recovery,
     router,
     start,
     step,
     tool,
 )
-from crewlite.errors import ConfigError, UnknownOption
+from crewlite.errors import ConfigError, UnknownOption, WrongArguments
 from crewlite.flow import flow, human_feedback, persist, recoverable
 from crewlite.flow.persistence import SQLiteFlowPersistence
 from crewlite.runtime.kickoffs.handle import RunHandle
@@ -40,6 +42,11 @@ from crewlite.state.run_history import RunHistory
 from tests.ground.smallest import AGENT, CREW, TASK, Gauge, Plan
 
 MAKERS = [Agent, Task, Crew, ConditionalTask, LLMGuardrail, PlanningConfig, CheckpointConfig, Gauge, partial(LLM, "m")]
+STRATEGIES = [value for name in recovery.__all__ if inspect.isfunction(value := getattr(recovery, name))]
+REMEDIES = [value for value in get_args(recovery.Remedy) if value.__match_args__]
+CLASSIFIERS = [recovery.HybridClassifier, recovery.LLMClassifier, recovery.RulesClassifier, recovery.Symptom]
+GUARDS = [recovery.CircuitBreaker, recovery.LoopDetector, recovery.RiskThreshold]
+RECOVERY = [*STRATEGIES, *REMEDIES, *CLASSIFIERS, *GUARDS, recovery.Rule]
 FUNCTIONS = [
     *(around, ask, flow, human_feedback, listen, persist, recoverable, router, SQLiteFlowPersistence, start, step),
     tool,
@@ -90,7 +97,13 @@ def methods():
                 yield pytest.param(called, id=f"{cls.__name__}.{name}")
 
 
-MAKERS_AND_FUNCTIONS = [pytest.param(one, id=named(one)) for one in (*MAKERS, *FUNCTIONS)]
+def called(value, *args, **given):
+    found = value(*args, **given)
+    if inspect.iscoroutine(found):
+        asyncio.run(found)
+
+
+MAKERS_AND_FUNCTIONS = [pytest.param(one, id=named(one)) for one in (*MAKERS, *FUNCTIONS, *RECOVERY)]
 
 
 @pytest.mark.parametrize("value", [*MAKERS_AND_FUNCTIONS, *verbs(), *methods()])
@@ -99,9 +112,7 @@ def test_a_misspelt_keyword_is_told_with_the_one_that_was_meant(value):
         word = max(keyword.split("_"), key=len)
         wrong = keyword.replace(word, word + word[-1])
         with pytest.raises(ConfigError, match=f"'{wrong}'.*did you mean '{keyword}'"):
-            found = value(**{wrong: 1})
-            if inspect.iscoroutine(found):
-                asyncio.run(found)
+            called(value, **{wrong: 1})
 
 
 @pytest.mark.parametrize(
@@ -197,8 +208,66 @@ def test_a_coroutine_function_is_still_known_as_one():
     ],
 )
 def test_arguments_that_want_a_name_are_told_as_the_program_calls_the_function(call, message):
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(WrongArguments, match=message):
         call()
+
+
+def needed_by(value):
+    taken = inspect.signature(value).parameters.values()
+    return [one.name for one in taken if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [one for one in (*MAKERS_AND_FUNCTIONS, *verbs()) if needed_by(one.values[0]) and "post_init" not in one.id],
+)
+def test_a_missing_argument_is_told_with_what_is_wanted(value):
+    with pytest.raises(ConfigError, match=f"{needed_by(value)[0]}.*(wanted|is missing)"):
+        called(value)
+
+
+def test_what_to_fork_is_told_in_words():
+    with pytest.raises(
+        TypeError, match=r"^fork was called without config; wanted fork\(config\), where config is a ref"
+    ):
+        CREW.fork()
+    with pytest.raises(WrongArguments, match=r"^Rule was called without retries; wanted Rule\(kinds, retries\)$"):
+        recovery.Rule({"bug"})
+
+
+@pytest.mark.parametrize("made", [AGENT, TASK, CREW, Plan()], ids=lambda made: type(made).__name__)
+def test_a_verb_that_is_called_on_a_class_says_to_make_an_object(made):
+    wants_object = {
+        "kickoff",
+        "akickoff",
+        "kickoff_async",
+        "submit",
+        "stream",
+        "preview",
+        "apreview",
+        "explore",
+        "aexplore",
+    }
+    wants_object |= {"execute_sync", "execute_task", "kickoff_for_each", "akickoff_for_each", "test", "train", "ask"}
+    for name in filter(lambda name: hasattr(type(made), name), wants_object):
+        with pytest.raises(ConfigError, match="was called on the class.*object"):
+            called(getattr(type(made), name))
+
+
+def test_inputs_do_not_pass_for_the_object_of_a_verb():
+    with pytest.raises(
+        TypeError, match=r"kickoff was called on the class Plan; call it on an object: Plan\(...\).kickoff"
+    ):
+        Plan.kickoff({"topic": "tides"})
+
+
+def test_a_verb_of_a_class_may_be_called_with_an_object():
+    class Mine(Plan):
+        def preview(self, *args, **given):
+            return Plan.preview(self, *args, **given)
+
+    with pytest.raises(ConfigError, match="preview has no recorded run"):
+        Mine().preview()
 
 
 def test_a_misspelt_import_says_which_name_was_meant():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from crewlite.errors import WrongArguments
 from crewlite.runtime.kickoffs.request import KickoffOptions, Request
 
 P = ParamSpec("P")
@@ -32,8 +33,37 @@ class made_on_class_too(on_class_too[P, Any]):  # noqa: N801 - a decorator
         return super().__get__(instance, owner)
 
 
-def signed(verb: Any, asked: Callable[..., Any]) -> Any:
-    """Return a copy of the method `verb` with the signature of `asked`: `help()` and editors then list each option."""
+class of_object(Generic[P, R]):  # noqa: N801 - a decorator
+    """Makes a verb that is called on a class say that it wants an object."""
+
+    def __init__(self, verb: Callable[Concatenate[Any, P], R]) -> None:
+        self.verb = verb
+
+    def __get__(self, instance: object, owner: type) -> Callable[..., R]:
+        if instance is not None:
+            return MethodType(self.verb, instance)
+
+        @functools.wraps(self.verb)
+        def verb(*args: Any, **given: Any) -> R:
+            if not (args and isinstance(args[0], owner)):
+                name, wanted = self.verb.__name__, f"{owner.__name__}(...).{self.verb.__name__}(...)"
+                raise WrongArguments(
+                    name, f"was called on the class {owner.__name__}", f"call it on an object: {wanted}"
+                )
+            return self.verb(*args, **given)
+
+        return verb
+
+
+def sign(cls: type, verbs: Iterable[str], asked: Callable[..., Any]) -> None:
+    """Give these verbs of a class the signature of `asked`: `help()` and editors then list each option."""
+    for name in verbs:
+        verb: Any = inspect.getattr_static(cls, name)
+        setattr(cls, name, of_object(_signed(verb.verb if isinstance(verb, of_object) else verb, asked)))
+
+
+def _signed(verb: Any, asked: Callable[..., Any]) -> Any:
+    """Return a copy of a function with the signature of `asked`."""
     made = FunctionType(verb.__code__, verb.__globals__, verb.__name__, verb.__defaults__, verb.__closure__)
     made.__doc__, made.__module__, made.__qualname__ = verb.__doc__, verb.__module__, verb.__qualname__
     made.__annotations__ = dict(verb.__annotations__)
@@ -42,7 +72,7 @@ def signed(verb: Any, asked: Callable[..., Any]) -> Any:
     return made
 
 
-@functools.cache  # six verbs of a class have the same
+@functools.cache  # seven verbs of a class have the same
 def _parameters(asked: Callable[..., Any]) -> Sequence[inspect.Parameter]:
     parameters = list(inspect.signature(asked).parameters.values())
     if parameters[-1].annotation == "Unpack[KickoffOptions]":

@@ -19,7 +19,7 @@ from crewlite.encoding.codec import Json, digest
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.runtime.kickoffs.definition_verbs import made_on_class_too, signed
+from crewlite.runtime.kickoffs.definition_verbs import made_on_class_too, sign
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, Progress, Request
 from crewlite.texts.tracebacks import shortened
 
@@ -37,6 +37,7 @@ forks = lazy("crewlite.runtime.kickoffs.fork")
 studies = lazy("crewlite.runtime.exploring.study")
 streams = lazy("crewlite.runtime.kickoffs.stream")
 
+_CONFIG = {"config": "a ref, such as 'latest' or a run_id"}
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -221,7 +222,7 @@ class Runnable(ABC, Generic[R]):
         return foreseen
 
     @made_on_class_too
-    @known_keywords("fork")
+    @known_keywords("fork", needs=_CONFIG)
     def fork(
         self,
         config: FromCheckpoint,
@@ -268,7 +269,7 @@ class Runnable(ABC, Generic[R]):
         how: Any = {"branch": branch, "operation_id": operation_id, "bind": bind, "allow_effects": allow_effects}
         return forks.forked(self, config, edits, rerun, inputs, **how)
 
-    @known_keywords("explore")
+    @known_keywords("explore", needs=_CONFIG)
     def explore(
         self,
         config: FromCheckpoint,
@@ -315,7 +316,7 @@ class Runnable(ABC, Generic[R]):
         return explored
 
     @classmethod
-    @known_keywords("from_checkpoint")
+    @known_keywords("from_checkpoint", needs=_CONFIG)
     def from_checkpoint(cls, config: FromCheckpoint, *, bind: Bind = None) -> Self:
         """Rebuild a definition from the record of its run; its `kickoff()` resumes that run.
 
@@ -387,10 +388,8 @@ class Runnable(ABC, Generic[R]):
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         if asked := cls.__dict__.get("as_request"):
-            verbs = (cls.kickoff, cls.akickoff, cls.submit, cls.stream, cls.preview, cls.apreview)
-            for verb, like in (*((verb, asked) for verb in verbs), (cls.aexplore, cls.explore)):
-                setattr(cls, verb.__name__, signed(verb, like))
-            cls.kickoff_async = cls.akickoff
+            sign(cls, ("kickoff", "akickoff", "submit", "stream", "preview", "apreview", "kickoff_async"), asked)
+            sign(cls, ("aexplore",), cls.explore)
 
 
 def _begun(definition: Asked[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:

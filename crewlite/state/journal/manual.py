@@ -92,9 +92,9 @@ def change(
         journal.announce(parts)
 
         def settle(stored: Future[BaseException | None]) -> None:
-            if problem := stored.result():
-                changed.set_exception(_unsaved(journal, f"{what} not saved", problem))
-            elif problem := found.exception():
+            if (unsaved := stored.result()) is not None:
+                changed.set_exception(_unsaved(journal, f"{what} not saved", unsaved))
+            elif (problem := found.exception()) is not None:
                 changed.set_exception(problem)
             else:
                 changed.set_result(found.result())
