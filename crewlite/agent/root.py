@@ -208,10 +208,8 @@ def _with_usage(result: LiteAgentOutput, run: Run) -> LiteAgentOutput:
 def rebuilt(cls: type[A], source: FromCheckpoint, bind: Bind) -> A:
     """Return the agent, bound to its run. Raises what Agent.from_checkpoint raises."""
     found = find(source, "agent")
-    if "agent" not in found.definition:
-        raise found.too_early()
     rebuild = Rebuild(found)
-    draft, shape = rebuild.draft(found.definition["agent"], cls, ()), found.definition.get("response_format")
+    draft, shape = rebuild.draft(found.definition.get("agent"), cls, ()), found.definition.get("response_format")
     response_format = rebuild.live(("response_format",), shape) if shape else None
     rebuild.settle(bind)
     agent = draft.make().bound_to(found.config)

@@ -18,8 +18,6 @@ C = TypeVar("C", bound=Crew)
 def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
     """Return the crew, bound to its run. Raises what Crew.from_checkpoint raises."""
     found = find(source, "crew")
-    if "agents" not in found.definition:
-        raise found.too_early()
     agents, tasks = _listed(found, "agents"), _listed(found, "tasks")
     rebuild = Rebuild(found)
     crew = rebuild.draft(found.definition, cls, (), ("kind", "agents", "tasks", "manager", "manager_agent"))

@@ -67,13 +67,6 @@ class Found:
         """Build the error for a recorded definition that no release of crewlite can have written."""
         return JournalCorrupt(self.where, f"the recorded definition is damaged: {problem}", None, self.config.location)
 
-    def too_early(self) -> RunMismatch:
-        """Build the error for a definition that an earlier release recorded with too little data."""
-        return RunMismatch(
-            f"The {self.where} was recorded by an earlier release of crewlite, which recorded too little to rebuild "
-            f"its definition. Kick off the definition that the run was started with."
-        )
-
 
 def find(source: FromCheckpoint, kind: str) -> Found:
     """Resolve a ref and read the definition that its run recorded.
