@@ -20,7 +20,7 @@ from crewlite.errors import (
 from crewlite.flow import flow
 from crewlite.runtime.kickoffs.answers import check_results
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, in_doubt, inputs_of
+from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, inputs_of
 from crewlite.runtime.steps.run import Run
 from crewlite.state import CheckpointConfig, InMemoryProvider
 from crewlite.state.format.edits import Edit
@@ -28,6 +28,7 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.locate import Located
+from crewlite.state.reading.steps import in_doubt
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.texts.secrets import Secrets
 

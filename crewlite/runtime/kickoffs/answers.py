@@ -9,7 +9,7 @@ from crewlite import kinds
 from crewlite.encoding.codec import encode
 from crewlite.errors import AnswerRefused, ConfigError, RefError
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.runtime.kickoffs.resumption import definition_now, facts_now, in_doubt
+from crewlite.runtime.kickoffs.resumption import definition_now, facts_now
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.questions import OnDrift
 from crewlite.state.format.addresses import is_question
@@ -18,6 +18,7 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.missing import no_step
+from crewlite.state.reading.steps import in_doubt
 from crewlite.state.verbs.answer import Typed, check_task, given, misspelt, refusal
 from crewlite.state.verbs.edited_values import as_recorded, read
 from crewlite.texts.secrets import Secrets

@@ -33,7 +33,6 @@ from crewlite.runtime.kickoffs.resumption import (
     check_rerun,
     check_variant,
     definition_now,
-    in_doubt,
     inputs_of,
     is_same_turn,
     kept_result,
@@ -313,7 +312,8 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
-    return Run(journal, _subscriber(root, config), answers=dict(request.answers or {}), rerun=request.attempts), inputs
+    given: Any = {"answers": dict(request.answers or {}), "rerun": request.attempts}
+    return Run(journal, _subscriber(root, config), exact=root.exact, **given), inputs
 
 
 async def _resume(
@@ -341,7 +341,7 @@ async def _resume(
             warn_kept(journal, drifted)
             warn_stored(root, record, target, journal)
         else:
-            refuse_masked(record.run["inputs"], request.inputs, journal.run_id, journal.branch)
+            refuse_masked(journal, request.inputs)
             check_newest(root, record, target)
             check_variant(root, request, journal)
             if superseded:
@@ -359,7 +359,6 @@ async def _resume(
         drifted=tuple(one.address for one in drifted or ()),
         answers=dict(request.answers or {}),
         rerun=request.attempts,
-        doubts=in_doubt(record),
     )
     return run, inputs
 

@@ -140,13 +140,13 @@ class RunHandle(Generic[R]):
     def cancel(self) -> None:
         """Cancel the run. It can be resumed after its `result()` has raised. Does nothing if the run has ended."""
         self._progress.cancelled = True
-        self._cut()
+        self._work.cut()
 
     def cut_short(self, error: BaseException) -> None:
         """End the run because of Ctrl-C, or another such error, without a mark in its record, and say how to go on."""
         ended = threading.Event()
         self.when_ended(ended.set)
-        cut_short(error, self._cut, ended, self._how_to_go_on)
+        cut_short(error, self._work.cut, ended, self._how_to_go_on)
 
     def note_way_on(self, error: BaseException) -> None:
         """Add a note to the cancellation that has ended the run, or to Ctrl-C: how to go on."""
@@ -163,9 +163,6 @@ class RunHandle(Generic[R]):
     @property
     def _what(self) -> str:
         return named(self._name, self.run_id)
-
-    def _cut(self) -> None:
-        self._work.cut()
 
 
 class _Work:

@@ -19,7 +19,6 @@ from crewlite.errors import BudgetExceeded, ConfigError, RunCancelled, Suspended
 from crewlite.events.event_bus import event_bus
 from crewlite.runtime.kickoffs.advice import note_answered, warn_unused
 from crewlite.runtime.kickoffs.request import Progress, Request
-from crewlite.runtime.kickoffs.resumption import in_doubt
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import holding_secrets
 from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
@@ -73,7 +72,8 @@ async def _to_its_end(
             answered = unheard(run.record)
             if answered <= heard:
                 raise await _paused(root, run) from None
-            heard, run = heard | answered, _run_again(root, run)
+            heard = heard | answered
+            run = dataclasses.replace(run, resumed=True, rerun={})  # as another kickoff would begin
         else:
             warn_unused(run)
             await run.journal.flush()
@@ -81,11 +81,11 @@ async def _to_its_end(
 
 
 async def _driven(root: Root[T], run: Run, inputs: dict[str, Any], listener: Listener | None, progress: Progress) -> T:
-    step = root.step(inputs, run)
+    step = dataclasses.replace(root.step(inputs, run), address=root.address)
     frame = StepScope(run, run.outermost(root.name))
     frame.sayings = sayings.around.get()
     try:
-        work = _while_ours(run.journal, frame.step(step, root.address))
+        work = _while_ours(run.journal, frame.step(step))
         return await (listener.during(work) if listener else work)
     except Suspended:
         raise
@@ -134,24 +134,6 @@ async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
         await asyncio.wait({doing}, timeout=_TO_STOP)
         raise journal.fenced.result()
     return await doing
-
-
-def _run_again(root: Root[Any], run: Run) -> Run:
-    """Build the run anew, as another kickoff would, once people have answered the questions it stopped for."""
-    return Run(
-        run.journal,
-        run.subscriber,
-        run.on_drift,
-        resumed=True,
-        exact=root.exact,
-        superseded=run.superseded,
-        answers=run.answers,
-        enclosing=run.enclosing,
-        guards=run.guards,
-        setting=run.setting,
-        config=run.config,
-        doubts=in_doubt(run.record),
-    )
 
 
 async def _paused(root: Root[Any], run: Run) -> Suspended:

@@ -89,7 +89,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         root.check_beginning(inputs, record)
     if not others and await kept_result(root, journal, inputs, config, found) is not None:
         return Preview(tuple(reused(record.outcomes[at]) for at in recorded_inside(record.outcomes, "")))
-    refuse_masked(record.run["inputs"], request.inputs, journal.run_id, journal.branch)
+    refuse_masked(journal, request.inputs)
     check_newest(root, record, found)
     run = Drive(
         journal,

@@ -38,6 +38,7 @@ from crewlite.state.journal.lineage import each_readable, recorded
 from crewlite.state.providers import ended, exists, opened, provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
+from crewlite.state.reading.steps import in_doubt
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.fork import with_fork_advice
 from crewlite.texts.resuming import branch_ref, in_shell, nth_attempt
@@ -141,7 +142,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
             root.check_recorded(inputs, journal.run_id)
             return inputs, {}
         if not record.fresh:
-            refuse_masked(record.run["inputs"], given, journal.run_id, journal.branch)
+            refuse_masked(journal, given)
             about["set_before"] = [name for name in names if name in request.preset]
             raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
         if forked:
@@ -321,11 +322,6 @@ def facts_now(root: Root[Any], journal: Journal) -> dict[str, Any]:
     record = journal.record
     facts = root.facts_now(record.run, frozenset(record.outcomes)) if record.seq else root.facts()
     return cast("dict[str, Any]", journal.secrets.mask_data(facts))
-
-
-def in_doubt(record: Record) -> frozenset[str]:
-    """Return the addresses of the calls in doubt: they began, and the run ended before their outcome was recorded."""
-    return frozenset(address for address in record.intents if address not in record.outcomes)
 
 
 def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:

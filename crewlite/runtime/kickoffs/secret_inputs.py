@@ -38,9 +38,10 @@ def names_of_masked(recorded: Mapping[str, Any]) -> list[str]:
     return [name for name, value in recorded.items() if holds_secret(value)]
 
 
-def refuse_masked(recorded: Mapping[str, Any], given: Mapping[str, Any] | None, run_id: str, branch: str) -> None:
+def refuse_masked(journal: Journal, given: Mapping[str, Any] | None) -> None:
     """Raise ConfigError if a run would take an input from its record that held a secret."""
-    if names := [name for name in names_of_masked(recorded) if name not in (given or ())]:
+    if names := [name for name in names_of_masked(journal.record.run["inputs"]) if name not in (given or ())]:
+        run_id, branch = journal.run_id, journal.branch
         raise ConfigError(
             f"The input {', '.join(names)} of run {branch_ref(run_id, branch)!r} holds a secret, which is never "
             f"recorded: the record has a mask in its place. Pass all inputs again with "

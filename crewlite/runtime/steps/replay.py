@@ -197,7 +197,7 @@ def _decided(
         return EXECUTE
     if mode.diverged and not (
         is_edit_to_keep(record, ended, mode)
-        or (question.once and (mode.goes_otherwise or _is_in_repeated_task(record, ended, question, mode)))
+        or (question.once and (mode.goes_otherwise or _is_made_again(record, ended, question)))
     ):
         return EXECUTE
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
@@ -227,10 +227,10 @@ def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> boo
     return is_own_edit(record, ended) or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
-def _is_in_repeated_task(record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode) -> bool:
-    """Return whether a call was made, and is requested again only because the task around it is done again.
+def _is_made_again(record: Record, ended: Outcome | Attempt | None, question: Question) -> bool:
+    """Return whether the task around a call is done again, and would make the same call once more.
 
-    False in a fork whose changes lead to the call, which it makes again: see `allow_effects` of `fork`.
+    False in a fork whose changes lead to the call: it makes that call again, see `allow_effects` of `fork`.
     """
     made = isinstance(ended, Outcome) and ended.fingerprint == question.digest
     return made and not is_before_change(record, question.address)

@@ -27,7 +27,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.checkpoints import RecordView
-from crewlite.state.reading.steps import inherited, unsettled
+from crewlite.state.reading.steps import in_doubt, inherited, unsettled
 from crewlite.state.runtime import RuntimeState
 from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
@@ -91,7 +91,15 @@ class Run:
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: Mapping[str, int] = field(default_factory=dict)
     """Calls in doubt to make again, each with the number of the attempt that is in doubt, and failed steps to retry."""
-    doubts: frozenset[str] = frozenset()
+    enclosing: tuple[Any, ...] = ()
+    """The budgets of the run inside which this one was kicked off; () for none."""
+    guards: tuple[Guard, ...] = ()
+    """The guards of that run, which hold in this one."""
+    setting: Setting = None
+    """The checkpoint setting of the definition that is kicked off."""
+    config: CheckpointConfig | None = None
+    """The store configuration that the definitions give, without the overrides of the kickoff."""
+    doubts: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
     undecided: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
@@ -105,38 +113,30 @@ class Run:
     """
     heard_start: bool = field(default=False, init=False)
     """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
-    begun_calls: BegunCalls = field(default_factory=BegunCalls)
+    begun_calls: BegunCalls = field(default_factory=BegunCalls, init=False)
     inside: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), and of those around calls with
     effect="once", by their prefix up to the last slash."""
     inherited: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
-    incomplete_failures: set[tuple[str, str]] = field(default_factory=set)
+    incomplete_failures: set[tuple[str, str]] = field(default_factory=set, init=False)
     """(class, part) of failures about which `incomplete` has warned."""
     unused: set[str] = field(default_factory=set, init=False)
     """Addresses of this fork's edits and reruns that have not been requested yet."""
-    pools: Pools = field(default_factory=Pools)
-    enclosing: tuple[Any, ...] = ()
-    """The budgets of the run inside which this one was kicked off; () for none."""
-    guards: tuple[Guard, ...] = ()
-    """The guards of that run, which hold in this one."""
-    separate: dict[str, Callable[[], Usage]] = field(default_factory=dict)
+    pools: Pools = field(default_factory=Pools, init=False)
+    separate: dict[str, Callable[[], Usage]] = field(default_factory=dict, init=False)
     """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
-    worked: dict[str, float] = field(default_factory=dict)
+    worked: dict[str, float] = field(default_factory=dict, init=False)
     """How many seconds failed and cancelled steps with a time limit had worked, by address."""
     given: dict[str, set[str]] = field(default_factory=dict, init=False)
     """By address of a call with effect="once": the calls elsewhere that have got its result, or are about to."""
-    requested_once: set[str] = field(default_factory=set)
+    requested_once: set[str] = field(default_factory=set, init=False)
     """Addresses of the calls with effect="once" that the current attempts of this kickoff have requested or have an
     earlier result for, or that are inside steps which have their recorded end."""
     once_inside: dict[str, set[str]] = field(default_factory=dict, init=False)
     """The addresses of the calls with effect="once", by the address of each step around them."""
-    begun_here: set[str] = field(default_factory=set)
+    begun_here: set[str] = field(default_factory=set, init=False)
     """Addresses of the calls with effect="once" that this kickoff has begun."""
-    setting: Setting = None
-    """The checkpoint setting of the definition that is kicked off."""
-    config: CheckpointConfig | None = None
-    """The store configuration that the definitions give, without the overrides of the kickoff."""
 
     def __post_init__(self) -> None:
         self.record: Record = self.journal.record
@@ -149,15 +149,16 @@ class Run:
         for at, outcome in record.outcomes.items():
             if outcome.reused:
                 self.given.setdefault(outcome.reused_at, set()).add(at)
+        self.doubts = in_doubt(record)
         once = [at for at, effect in record.intents.items() if effect == "once"]
         for at in chain(once, self.given, *self.given.values()):
             self.note_once(at)
         started = record.events.starts
         self.begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
         self.heard_start = "" in started and bool(record.kept.own)
-        doubts = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]
-        doubts = [at for at in doubts if not is_before_change(record, at)]
-        self.left = frozenset(around(doubts).union(doubts))
+        left = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]
+        left = [at for at in left if not is_before_change(record, at)]
+        self.left = frozenset(around(left).union(left))
         if self.exact or self.on_drift == "rerun":
             self.inside = _grouped({*record.ends, *self.left, *around(once)}, prefix_beside)
         elif self.left:

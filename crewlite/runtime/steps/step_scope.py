@@ -83,15 +83,13 @@ class StepScope(Frame):
         if children.blocked is None:
             children.expected |= {address}
 
-    def _asked(self, step: Step[Any], address: str | None = None, start: Start | None = None) -> Asked:
+    def _asked(self, step: Step[Any], start: Start | None = None) -> Asked:
         """Note the request for a step. Returns the request, with the step's address. `start`: see `spawn`."""
         children, asked = self.children, [step.kind.name, step.question]
         if step.chained:  # with its parent's question and the outcomes so far
             asked += [self.fingerprint, list(filter(None, children.asked.values()))]
         fingerprint = codec.digest(asked)
-        address = step.address if address is None else address
-        if address is None:
-            address = self._next_address(step, fingerprint)
+        address = self._next_address(step, fingerprint) if step.address is None else step.address
         if step.intends:
             children.recorded_calls = None
         behind = None if step.kind.asks_person or address in children.expected else children.blocked
@@ -133,12 +131,9 @@ class StepScope(Frame):
         """Return the step with its address set. This counts as the request for the step."""
         return dataclasses.replace(step, address=self._asked(step).address)
 
-    def step(self, step: Step[T], address: str | None = None) -> Awaitable[T]:
-        """Request a step. The step gets its address now; its work begins when the result is awaited.
-
-        `address` overrides the address that the step brings.
-        """
-        return self._drive(step, self._asked(step, address))
+    def step(self, step: Step[T]) -> Awaitable[T]:
+        """Request a step. The step gets its address now; its work begins when the result is awaited."""
+        return self._drive(step, self._asked(step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -147,7 +142,7 @@ class StepScope(Frame):
 
     def spawn(self, step: Step[T], start: Start | None = None, ended: OnEnd | None = None) -> asyncio.Task[T]:
         """Request a step and begin it as a task. The running step ends only when this task has ended."""
-        asked = self._asked(step, start=start)
+        asked = self._asked(step, start)
         work = self._drive(step, asked, own_task=True)
         return self.children.siblings().begin(work, asked.address, ended)
 

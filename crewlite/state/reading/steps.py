@@ -176,6 +176,11 @@ def _all_steps(record: Record) -> list[StepView]:
     return views
 
 
+def in_doubt(record: Record) -> frozenset[str]:
+    """Return the addresses of the calls that were begun, or were about to be, and that have no recorded outcome."""
+    return frozenset(record.intents.keys() - record.outcomes.keys())
+
+
 def unsettled(record: Record) -> dict[str, int]:
     """Return the outermost calls that the next kickoff stops at with InDoubt, and how often each was begun."""
     once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
