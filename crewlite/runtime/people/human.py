@@ -221,7 +221,7 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
         frame = durable.scope()
         assert isinstance(frame, StepScope)
         voice.automatic = asked.is_approval and frame.inherited.auto_approve and not _answered(frame, asked)
-        return True if voice.automatic else await _answer(frame, asked, asked.json_schema, name)
+        return True if voice.automatic else await _answer(frame, asked, name)
 
     def encode(answer: Any) -> Any:
         if answer is _LATE:
@@ -255,7 +255,7 @@ def _basis(frame: StepScope) -> Basis:
     return frame.around.basis(frame.address) if frame.around else Basis()
 
 
-async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | None) -> Any:
+async def _answer(frame: StepScope, asked: Question, name: str | None) -> Any:
     """Return the recorded answer, or one typed at the terminal now; `_LATE` if none came before the deadline.
 
     Raises Suspended if the run has to wait for the answer, AnswerRefused for a recorded answer that does not fit.
@@ -264,9 +264,9 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
     if recorded is None:  # nothing is recorded at this address, or another question
         _warn_of_answer_to_another(frame, asked)
-        recorded = await _put(frame, asked, schema, name)
+        recorded = await _put(frame, asked, name)
     if given := run.record.answer_to(recorded):
-        return await _given(frame, asked, schema, given)
+        return await _given(frame, asked, given)
     left = _left(recorded)
     if left is not None and left <= 0:
         return _LATE
@@ -276,7 +276,7 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
         if given := run.record.answer_to(recorded):
             if said is not _NOTHING:
                 print(_ELSEWHERE, file=sys.stderr)
-            return await _given(frame, asked, schema, given)
+            return await _given(frame, asked, given)
         if said is not _NOTHING:
             return said
     if run.journal.location is None:
@@ -289,10 +289,10 @@ async def _answer(frame: StepScope, asked: Question, schema: Any, name: str | No
     )
 
 
-async def _given(frame: StepScope, asked: Question, schema: Any, answer: GivenAnswer) -> Any:
+async def _given(frame: StepScope, asked: Question, answer: GivenAnswer) -> Any:
     """Return a recorded answer as the program gets it. Withdraws one that does not fit, and raises AnswerRefused."""
     try:
-        return asked.read(asked.chosen(decode_answer(answer, schema), frame.mask), frame.address)
+        return asked.read(asked.chosen(decode_answer(answer, asked.json_schema), frame.mask), frame.address)
     except AnswerRefused as refused:
         problem = frame.mask(refused.problem)
         await frame.run.journal.save({"answers": [refusal(frame.address, problem)]}, now=True)
@@ -327,13 +327,13 @@ def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:
         frame.run.journal.warn(f"{then}. It asks something else now, so that answer does not count", frame.address)
 
 
-async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None) -> AskedQuestion:
+async def _put(frame: StepScope, asked: Question, name: str | None) -> AskedQuestion:
     """Record a question and emit its event, unless the answer was given ahead. Returns the question as it is recorded.
 
     The question, its event and the checkpoint that the event creates are one commit. A run killed before that commit
     asks again; one killed after it does not. Raises ConfigError for choices that look alike once masked.
     """
-    choices = [frame.mask(one) for one in listed(schema) if isinstance(one, str)]
+    choices = [frame.mask(one) for one in listed(asked.json_schema) if isinstance(one, str)]
     if len(set(choices)) < len(choices):
         raise ConfigError(
             f"ask({frame.mask(asked.text)!r}): its choices hold secrets, and look alike once these are masked: "
@@ -344,7 +344,7 @@ async def _put(frame: StepScope, asked: Question, schema: Any, name: str | None)
     recorded["digest"] = asked.digest
     if rests_on := _basis(frame).digest:
         recorded["rests_on"] = rests_on
-    schema = frame.run.journal.secrets.mask_data(schema)
+    schema = frame.run.journal.secrets.mask_data(asked.json_schema)
     recorded |= {"schema": schema} if schema else {}
     recorded |= {"name": name} if name else {}
     recorded |= {"until": after(at, asked.timeout).isoformat()} if asked.timeout else {}
