@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, TypeVar
 
 from crewlite import events
@@ -200,5 +201,5 @@ def _listener(root: Root[Any], run: Run) -> Listener | None:
     asked = listed_signals((run.setting, *root.inner))
     if run.subscriber.asleep or not asked:
         return None
-    again = Request(progress=Progress(run.run_id, run.journal.location, run.branch))
-    return Listener(asked, run, run.outermost(root.name), root.source, lambda: again.how_to_go_on(root.kind))
+    so_far = Progress(run.run_id, run.journal.location, run.branch)
+    return Listener(asked, run, run.outermost(root.name), root.source, partial(so_far.advice, root.kind))

@@ -44,7 +44,7 @@ def how_to_go_on(kind: Kind, run_id: str | UUID | None, begun: Sequence[Progress
     run = next((one for one in begun if one.run_id), None)
     if run is None:
         return "No run had begun: call kickoff_for_each again."
-    doubts = (Request(progress=one).how_to_go_on(kind.name) for one in begun if one.unsettled)
+    doubts = (one.advice(kind.name) for one in begun if one.unsettled)
     return "\n".join([*islice(doubts, _NAMED), _way_on(kind, run_id, run)])
 
 
@@ -169,9 +169,8 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
 async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:
     """Await all works, at most `width` at once. When all have ended, raise the first failure.
 
-    Take each work from the iterable only when it can begin, so that those which wait take no memory. Coroutines share
-    `width` tasks: one in which code of users runs needs a task of its own, as what that code leaves there, such as
-    context variables, would be there for the next coroutine.
+    Take each work from the iterable only when it can begin, so that those which wait take no memory. The works share
+    `width` tasks, and with them their context variables. Pass a work that runs code of users as a task of its own.
     """
     waiting, failures = iter(works), list[Exception]()
 

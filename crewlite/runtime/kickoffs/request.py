@@ -121,6 +121,28 @@ class Progress:
         if self.known:
             self.known.put(None)
 
+    def advice(self, kind: str, repeat: str = "run the same script again") -> str:
+        """Return advice for the user: how to resume the interrupted run.
+
+        `kind`: the kind of its definition. `repeat`: in words, how to make the same kickoff again.
+        """
+        if self.joined:
+            return f"Only the waiting has ended: run {self.run_id!r} goes on in {self.joined}."
+        if self.how_to_go_on:
+            return self.how_to_go_on()
+        if self.run_id is None:
+            return f"No step had begun: {call_again(kind)}."
+        if self.location is None:
+            return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
+        resume = to_resume(self.run_id, self.branch)
+        if self.unsettled:
+            first = next(iter(self.unsettled))
+            return f"{first} may have taken effect. {InDoubt.advice(self.unsettled, resume, kind=kind)}."
+        if kinds.of(kind) is kinds.TRIAL:
+            return f"To go on: {call_again(kind)} with {resume}"
+        same = f"{repeat}, or " if self.found_again and self.branch == "main" else ""
+        return f"To go on: {same}{kind}.kickoff({resume})"
+
     def end(self) -> None:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
         if self.journal:
@@ -154,8 +176,8 @@ class Request:
     state_id: str = field(default="", kw_only=True)
     """The id of the state with which the run goes on; "" without `@persist`."""
     found: Literal["free", "unfinished", "finished"] | None = field(default=None, kw_only=True)
-    """What the run was that the definition has found for the inputs, or that its name was free; None if none was looked
-    for."""
+    """The state of the run that the definition has found by the inputs; "free": there was none of this name. None: the
+    definition did not search."""
     turns: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     """What a new run records: the runs of the turns of its state, by the digests of their operations."""
     preset: frozenset[str] = field(default=frozenset(), kw_only=True)
@@ -206,24 +228,7 @@ class Request:
 
     def how_to_go_on(self, kind: str) -> str:
         """Return advice for the user: how to resume the interrupted run. `kind`: the kind of its definition."""
-        if holder := self.progress.joined:
-            return f"Only the waiting has ended: run {self.progress.run_id!r} goes on in {holder}."
-        if self.progress.how_to_go_on:
-            return self.progress.how_to_go_on()
-        if self.progress.run_id is None:
-            return f"No step had begun: {call_again(kind)}."
-        if self.progress.location is None:
-            return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
-        resume = to_resume(self.progress.run_id, self.progress.branch)
-        if self.progress.unsettled:
-            first = next(iter(self.progress.unsettled))
-            return f"{first} may have taken effect. {InDoubt.advice(self.progress.unsettled, resume, kind=kind)}."
-        if kinds.of(kind) is kinds.TRIAL:
-            return f"To go on: {call_again(kind)} with {resume}"
-        same = ""
-        if self.progress.found_again and self.progress.branch == "main":
-            same = "repeat the request" if self.operation_id else "run the same script again"
-        return f"To go on: {same and f'{same}, or '}{kind}.kickoff({resume})"
+        return self.progress.advice(kind, "repeat the request" if self.operation_id else "run the same script again")
 
 
 @dataclass(frozen=True, slots=True)
