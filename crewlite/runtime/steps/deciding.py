@@ -179,8 +179,7 @@ async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: S
     failure = failed.failure or _failure(step, frame, error, past, failed.said)
     deciding = _deciding(step, frame)
     asked = deciding.children
-    keeping = partial(keep, step, frame, failed, failure, _deciding(step, frame))
-    asked.before_first = keeping
+    asked.before_first = keeping = partial(keep, step, frame, failed, failure)
     if (classifier := getattr(policy, "classifier", None)) is not None:
         with durable.entered(deciding):
             failure = await classified(classifier, failure, frame.mask)

@@ -82,10 +82,8 @@ def _original(frame: Frame, error: Exception) -> Exception:
     return before if isinstance(before, Exception) else error
 
 
-async def keep(
-    step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, deciding: Frame, *, again: bool = False
-) -> None:
-    """Record a failed attempt before its remedy is chosen, in the scope `deciding`.
+async def keep(step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, *, again: bool = False) -> None:
+    """Record a failed attempt before its remedy is chosen, as a step in the scope of the caller.
 
     With `again`, the next kickoff makes the attempt again unless a person has decided by then what follows this one. An
     attempt that cannot be recorded completely is not recorded: after a kill it is made again.
@@ -110,18 +108,17 @@ async def keep(
     async def work() -> Any:
         return data
 
-    with durable.entered(deciding):
-        await durable.scope().step(
-            Step(
-                kind=kinds.CLASSIFICATION,
-                name=_name(frame),
-                work=work,
-                question=frame.fingerprint,
-                voice=Voice.silent(step.voice.source),
-                address=_address(frame),
-                after=frame.run.record.seq + 1 if again else None,  # replaces a kept failure that nobody has decided on
-            )
+    await durable.scope().step(
+        Step(
+            kind=kinds.CLASSIFICATION,
+            name=_name(frame),
+            work=work,
+            question=frame.fingerprint,
+            voice=Voice.silent(step.voice.source),
+            address=_address(frame),
+            after=frame.run.record.seq + 1 if again else None,  # replaces a kept failure that nobody has decided on
         )
+    )
 
 
 def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
