@@ -11,7 +11,7 @@ from crewlite.concurrency import background
 from crewlite.encoding.codec import decode
 from crewlite.errors import BudgetExceeded, JournalCorrupt, QuestionsChanged, RunCancelled, Suspended, text_of
 from crewlite.runtime.exploring.exploration import Row, Status
-from crewlite.runtime.exploring.judge import Asked, Judge
+from crewlite.runtime.exploring.judge import Judge, JudgedTask
 from crewlite.runtime.exploring.variants import Variant
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Request
@@ -122,7 +122,7 @@ class Branch:
         try:
             score = await self._stored(recorded_score, judge.known_by) if judge.known_by else None
             if score is None:
-                score = await judge.score(result, _text(result), _task_asked(await self._stored(recorded)))
+                score = await judge.score(result, _text(result), _last_task(await self._stored(recorded)))
                 if judge.known_by:
                     score = await self._stored(record_score, judge.known_by, score, self._secrets)
         except Exception as failure:  # the border: the row says that it was not judged, and why
@@ -152,8 +152,8 @@ def _text(result: Any) -> str:
     return raw if isinstance(raw, str) else as_text(result)
 
 
-def _task_asked(record: Record) -> Asked:
+def _last_task(record: Record) -> JudgedTask:
     """Return the last task of the run, as the definition before the fork describes it, and the run's inputs."""
     then = next((facts for until, facts in record.earlier_definitions if until > record.base), None)
     tasks = (then or record.run["definition"]).get("tasks") or [None]
-    return Asked(tasks[-1], decode(record.run["inputs"]))
+    return JudgedTask(tasks[-1], decode(record.run["inputs"]))

@@ -22,7 +22,7 @@ judging = lazy("crewlite.agent.judging")  # on a higher floor, as it asks a mode
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JudgedTask:
     """The task that a variant had. A model that judges the variant's result gets it."""
 
     task: Mapping[str, Any] | None
@@ -39,7 +39,7 @@ class Judge:
     """
 
     known_by: str | None
-    score: Callable[[Any, str, Asked], Awaitable[RecordedScore]]
+    score: Callable[[Any, str, JudgedTask], Awaitable[RecordedScore]]
     """Scores (what a kickoff returned, the same as text, the task of the variant)."""
     model: BaseLLM | None = None
     """The model that the judge asks; None for a function."""
@@ -72,8 +72,8 @@ def judge_of(given: Any) -> Judge | None:
     )
 
 
-def _by_function(function: Callable[..., Any]) -> Callable[[Any, str, Asked], Awaitable[RecordedScore]]:
-    async def score(result: Any, text: str, asked: Asked) -> RecordedScore:
+def _by_function(function: Callable[..., Any]) -> Callable[[Any, str, JudgedTask], Awaitable[RecordedScore]]:
+    async def score(result: Any, text: str, about: JudgedTask) -> RecordedScore:
         found = await called(function, result)
         value, reason = found if isinstance(found, tuple) and len(found) == 2 else (found, "")
         if not isinstance(value, int | float) or not math.isfinite(value) or not isinstance(reason, str):
@@ -85,8 +85,8 @@ def _by_function(function: Callable[..., Any]) -> Callable[[Any, str, Asked], Aw
     return score
 
 
-def _by_model(agent: Any) -> Callable[[Any, str, Asked], Awaitable[RecordedScore]]:
-    async def score(result: Any, text: str, asked: Asked) -> RecordedScore:
-        return RecordedScore(*await judging.scored(agent, asked.task, asked.inputs, text))
+def _by_model(agent: Any) -> Callable[[Any, str, JudgedTask], Awaitable[RecordedScore]]:
+    async def score(result: Any, text: str, about: JudgedTask) -> RecordedScore:
+        return RecordedScore(*await judging.scored(agent, about.task, about.inputs, text))
 
     return score

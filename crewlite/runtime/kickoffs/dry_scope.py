@@ -20,7 +20,7 @@ from crewlite.runtime.steps.attempts import done_anew, failed_before, next_attem
 from crewlite.runtime.steps.earlier_calls import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
 from crewlite.runtime.steps.run import Run
-from crewlite.runtime.steps.step_scope import Asked, StepScope
+from crewlite.runtime.steps.step_scope import StepRequest, StepScope
 from crewlite.state.format.addresses import around, is_right_below, outers
 from crewlite.state.format.commit import GivenAnswer, invalidated
 from crewlite.state.format.outcome import Outcome
@@ -108,7 +108,7 @@ class DryScope(StepScope):
             return Recorded(behind, (behind,))
         return super().recorded(address)
 
-    async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
+    async def _drive(self, step: Step[T], asked: StepRequest, *, own_task: bool = False) -> T:
         address = asked.address
         try:
             return await self._foresee_step(step, address, asked.fingerprint, in_turn=step.in_turn or not own_task)

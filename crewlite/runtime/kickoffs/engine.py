@@ -24,7 +24,7 @@ from crewlite.runtime.kickoffs.kickoff import drive, inside
 from crewlite.runtime.kickoffs.left_behind import awaited
 from crewlite.runtime.kickoffs.plan import Plan, check_one_store, continued, plan
 from crewlite.runtime.kickoffs.preview import Preview, preview as foresee
-from crewlite.runtime.kickoffs.program import named
+from crewlite.runtime.kickoffs.program import named_by_program
 from crewlite.runtime.kickoffs.request import Finished, Progress, Request
 from crewlite.runtime.kickoffs.resumption import (
     branch_for,
@@ -147,7 +147,9 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
-        return await _as_found(root, named(root, request), lambda found: _run(root, found, plan(root, found)))
+        return await _as_found(
+            root, named_by_program(root, request), lambda found: _run(root, found, plan(root, found))
+        )
     if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
         if request.operation_id is not None:
             raise ConfigError(
@@ -279,10 +281,10 @@ async def _take_up(
 
 
 def _is_over(root: Root[Any], request: Request, found: Located | None, journal: Journal) -> bool:
-    """Return whether a run that was found was finished or deleted since, or its free name taken by the same definition.
+    """Return whether the run has changed since the search found it, so that the search must be repeated.
 
-    A kickoff that has waited for the run gets its result, unless it asks for the turn after that. One whose name a run
-    of another definition has is refused.
+    The run was finished or deleted, or a run of the same definition has taken the name that was free. A kickoff that
+    has waited for the run gets its result, unless it asks for the next turn of the state.
     """
     record = journal.record
     if request.progress.waited and record.seq:

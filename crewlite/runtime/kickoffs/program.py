@@ -26,7 +26,7 @@ _asked: Counter[str] = Counter()
 _lock = lock()
 
 
-def named(root: Root[Any], request: Request) -> Request:
+def named_by_program(root: Root[Any], request: Request) -> Request:
     """Return the request with a run_id made for this program, or an operation_id if its inputs name the run.
 
     The request is returned unchanged if the environment names no program, if the request names a run itself, or if the

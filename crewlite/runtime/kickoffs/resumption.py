@@ -155,8 +155,8 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
 def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:
     """Raise the error that `inputs_of` would raise once a running run has ended: mostly InputsChanged.
 
-    Does nothing for a conversation: it takes other messages once it has answered those it is answering now. Nor for a
-    turn of a state that is another one than this kickoff asks for: it asks for the next one then.
+    Does nothing in two cases. A conversation takes further messages once it has answered the present ones. A kickoff
+    that asks for another turn of a state than the running one begins the next turn then.
     """
     if request.inputs is not None and not kinds.of(root.kind).takes_messages:
         is_same_turn(root, request, Journal(found.run_id, found.branch, record, secrets))

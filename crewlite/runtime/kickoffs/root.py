@@ -114,9 +114,9 @@ class Root(ABC, Generic[T]):
         """Raise an error if the definition cannot run with these inputs. Called before anything is recorded or paid."""
 
     def check_beginning(self, inputs: Mapping[str, Any], record: Record) -> None:
-        """Raise an error if a run that has not begun with these inputs yet would fail at once. `record`: its record.
+        """Raise an error if a run that begins with these inputs would fail at once. `record`: the run's record.
 
-        Called as `check` is, so that whoever mends the inputs can use the same run_id.
+        Called before anything is recorded, so that the caller can correct the inputs and keep the run_id.
         """
 
     def defaults(self) -> JsonObject:

@@ -43,7 +43,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Asked(Protocol[P, R_co]):
+class KickoffTypes(Protocol[P, R_co]):
     """The parameters and the result of a definition's kickoff: the verbs take their types from these methods."""
 
     run_kind: ClassVar[Kind]
@@ -58,7 +58,7 @@ class Asked(Protocol[P, R_co]):
         """Keep the progress of a kickoff. Called in the caller's context before each kickoff."""
 
 
-class Explored(Protocol[P]):
+class ExploreTypes(Protocol[P]):
     """The parameters of `explore`, from which `aexplore` takes its types."""
 
     def explore(self, *args: P.args, **kwargs: P.kwargs) -> Exploration:
@@ -135,7 +135,7 @@ class Runnable(ABC, Generic[R]):
         """Return the checkpoint settings of the definitions inside this one, such as a crew's tasks and agents."""
         return ()
 
-    def kickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417 - as_request says which arguments there are
+    def kickoff(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417 - as_request says which arguments there are
         """Run it and wait for its result.
 
         Args:
@@ -170,41 +170,41 @@ class Runnable(ABC, Generic[R]):
             StoreError: a save failed, with on_save_error="raise".
         """
         with shortened():
-            result: R_co = engine.kickoff_here(self, _begun(self, *args, **kwargs))
+            result: R_co = engine.kickoff_here(self, _kickoff_request(self, *args, **kwargs))
         return result
 
-    async def akickoff(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
+    async def akickoff(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run `kickoff` from code on an event loop: await it there."""
         with shortened():
-            result: R_co = await engine.kickoff(self, _begun(self, *args, **kwargs))
+            result: R_co = await engine.kickoff(self, _kickoff_request(self, *args, **kwargs))
         return result
 
     kickoff_async = akickoff
 
-    def submit(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunHandle[R_co]:
+    def submit(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunHandle[R_co]:
         """Begin a run and return its handle, without waiting for the run's end. Takes the arguments of `kickoff`.
 
         The handle has the run's id, status, usage and result, and can cancel it. Raises what `kickoff` raises before
         a run begins.
         """
         with shortened():
-            begun: RunHandle[R_co] = engine.submit(self, _begun(self, *args, **kwargs))
+            begun: RunHandle[R_co] = engine.submit(self, _kickoff_request(self, *args, **kwargs))
         return begun
 
-    def stream(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunStream[R_co]:
+    def stream(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> RunStream[R_co]:
         """Begin a run and iterate over its events as they happen, with `for` or `async for`.
 
         Takes what `kickoff` takes. `.result` is what `kickoff` would have returned, `.text()` iterates over what models
         say. Raises what `submit` raises.
         """
         with shortened():
-            request = _begun(self, *args, **kwargs)
+            request = _kickoff_request(self, *args, **kwargs)
             begun: RunStream[R_co] = streams.RunStream(
                 partial(engine.submit, self, request, "stream"), request.progress
             )
         return begun
 
-    def preview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
+    def preview(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
         """Return what `kickoff` would do with these arguments: which steps answer from the record, which run, and why.
 
         It needs a recorded run: a definition bound to one, as `fork` returns it, or `from_checkpoint` or `run_id`. It
@@ -215,7 +215,7 @@ class Runnable(ABC, Generic[R]):
             foreseen: Preview = engine.preview_here(self, self.as_request(*args, **kwargs))
         return foreseen
 
-    async def apreview(self: Asked[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
+    async def apreview(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> Preview:
         """Run `preview` from code on an event loop: await it there."""
         with shortened():
             foreseen: Preview = await engine.preview(self, self.as_request(*args, **kwargs))
@@ -309,7 +309,7 @@ class Runnable(ABC, Generic[R]):
             explored: Exploration = studies.explore_here(self, config, variants, judge, **how)
         return explored
 
-    async def aexplore(self: Explored[P], *args: P.args, **kwargs: P.kwargs) -> Exploration:
+    async def aexplore(self: ExploreTypes[P], *args: P.args, **kwargs: P.kwargs) -> Exploration:
         """Run `explore` from code on an event loop: await it there."""
         with shortened():
             explored: Exploration = await studies.explore(self, *args, **kwargs)
@@ -392,7 +392,7 @@ class Runnable(ABC, Generic[R]):
             sign(cls, ("aexplore",), cls.explore)
 
 
-def _begun(definition: Asked[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:
+def _kickoff_request(definition: KickoffTypes[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:
     """Build the request of a kickoff, and let the definition keep its progress for the caller."""
     request = definition.as_request(*args, **kwargs)
     definition._note_kickoff(request.progress)

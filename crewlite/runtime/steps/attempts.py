@@ -76,9 +76,9 @@ def _reuses(last: Attempt) -> bool:
 
 
 def _holds_changes(last: Attempt) -> bool:
-    """Return whether the attempt after a failed one holds the changes of a fork inside it, under their addresses.
+    """Return whether the attempt after a failed one keeps its number, so that changes of a fork inside it still apply.
 
-    What a remedy for work begins anew does not: it is told what to do otherwise.
+    An attempt that a remedy for work begins does not: the remedy tells it what to do differently.
     """
     return last.holds > 0 and not is_for_work(last.remedy)
 
@@ -86,8 +86,9 @@ def _holds_changes(last: Attempt) -> bool:
 def done_anew(record: Record, last: Attempt, prefix: str) -> list[tuple[str, str]]:
     """Return (address, kind) of the steps below `prefix` that the attempt after a failed one does anew.
 
-    None if it reuses all, or takes another number. If it holds the changes of a fork, it does anew what the fork has
-    done in the failed attempt: neither an edit nor what is inherited, and no call with effect="once".
+    There are none if that attempt reuses all steps, or takes another number. If it holds the changes of a fork, it does
+    anew the steps that ended on the fork in the failed attempt. It keeps edits, inherited steps and calls with
+    effect="once".
     """
     if keeps_steps(last) or _reuses(last) or not _holds_changes(last):
         return []
@@ -156,9 +157,10 @@ def failed_before(record: Record, address: str) -> str:
 
 
 def is_retried(address: str, record: Record, rerun: Mapping[str, int]) -> bool:
-    """Return whether a kickoff with this `rerun` retries a failed step: of a call with effect="once", its last attempt.
+    """Return whether a kickoff with this `rerun` retries a failed step.
 
-    If it made a call again that has failed once more, a program that is started again with the same `rerun` does not.
+    For a call with effect="once", `rerun` names one attempt. If that call was made again and has failed once more, a
+    program that is started again with the same `rerun` does not retry it.
     """
     return address in rerun and record.begun_once.get(address, rerun[address]) == rerun[address]
 

@@ -18,7 +18,6 @@ from crewlite.state.format.numbering import TOLD_APART, Numbering, stem_of
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import View
 
-_NONE = frozenset[str]()
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
 
 
@@ -30,19 +29,16 @@ class Children(Numbering):
 
     ahead: list[str] | None = None
     """Recorded child steps that were not yet requested when `is_next` was first called, the latest first."""
-    expected = _NONE
+    expected = frozenset[str]()
     """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
-    suspended: CrewliteError | None = None
+    stopped_by: CrewliteError | None = None
     """The error with which a child step stops the run: see NOT_TO_SWALLOW."""
+    stopping: CrewliteError | None = None
+    """The same error, once the parent's code has received it: from then on no further child step begins."""
     before_first: Callable[[], Awaitable[None]] | None = None
     """Awaited once, before the first child step begins."""
     task: asyncio.Task[Any] | None = None
     """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
-    blocked: CrewliteError | None = None
-    """The error of `suspended`, once it was raised to the parent's code.
-
-    From then on no further child step begins.
-    """
     made_once: dict[str, None] | None = None
     """Unrequested calls with effect="once" that were begun in this attempt before: see `made_once`; None if unknown."""
     recorded_calls: Iterator[str] | None = None
@@ -58,7 +54,7 @@ class Children(Numbering):
 
     def __init__(self, prefix: str, recorded: Collection[str]) -> None:
         super().__init__(prefix)
-        self.unrequested: set[str] | frozenset[str] = set(recorded) if recorded else _NONE
+        self.unrequested = set(recorded)
         """Addresses of recorded child steps that have not been requested yet."""
         self.asked: dict[str, str | None] = {}
         """Addresses of the requested steps, in order, with the digests of their outcomes.
@@ -131,10 +127,11 @@ class Children(Numbering):
 
         Such steps come in any order, so the address is made of the step's `fingerprint`. In a `recorded` run, raises
         ConfigError if two of them have the same fingerprint and differ nevertheless: in the agent, crew or model that
-        answers, or in an argument that cannot be recorded. A resume could swap their answers. Of threads without
-        `bound`, as those of `asyncio.to_thread`, that execute the same call, this is so if the earlier step has not
-        `ended`, which is given its address, or was answered with the recorded answer of another model than its own,
-        which is given too where models differ.
+        answers, or in an argument that cannot be recorded. A resume could swap their answers.
+
+        Threads without `bound`, such as those of `asyncio.to_thread`, cannot be told apart. Two of them that execute
+        the same call count as different code while the earlier step runs. `ended(address, model)` tells whether that
+        step has ended; with a model, whether that model gave its outcome.
         """
         beside, stem = self.beside_here(), stem_of(step.kind.name, step.name)
         asker = beside.who_asks()

@@ -39,9 +39,9 @@ def intended(
 def planned(calls: Sequence[Intent], record: Record, mode: Mode) -> CommitParts:
     """Build the part of a commit that records that the calls which a reply asks for are about to be made.
 
-    Where a task is done again, a call with effect="once" that was made answers the same call, so it is left out. So is
-    a call that a fork has edited: its edit answers the same call, and another call is refused. So is one whose place
-    is that of a call in doubt: what was begun there stays known until a person has decided about it.
+    Three kinds of calls are left out. A call with effect="once" that was made already answers the same call when a task
+    is done again. The edit of a fork answers the same call, and another call is refused. A call in doubt keeps its
+    intent until a person has decided about it.
     """
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:

@@ -136,9 +136,9 @@ def _others_with(frame: Frame, made: str, address: str) -> list[str]:
 def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
     """Return whether the call `at` keeps the result of the call `made`, so that it is not free for one at `address`.
 
-    It does if the code has requested it in this kickoff, or may still do so. It does not if it is in an earlier attempt
-    at a step around both calls. Neither does it if the code around it asks for other steps than were recorded, and has
-    left it out, or may do so; the code then makes a call of its own there.
+    The call keeps the result if the code has requested it in this kickoff, or may still request it. It does not in two
+    cases: it is in an earlier attempt at a step around both calls; or the code around it requests other steps than were
+    recorded, and has left it out or may do so.
     """
     run, record = frame.run, frame.run.record
     way = _way_to(at, frame, address)

@@ -101,7 +101,7 @@ class Execution(Generic[T]):
         number, past = next_attempt(run.record, address) if address in run.record.attempts else (1, [])
         states = run.journal.states
         view = states.begin(address, self.start)  # handlers of the start may change it
-        announced = await self._begin()
+        announced = await self._announce_start()
         by_handlers = view.changes() if announced and address and states.common.used else ()
         while True:
             origin, failures = self.origin._replace(parent=self.started), run.record.attempts.get(address, ())
@@ -264,17 +264,17 @@ class Execution(Generic[T]):
         if step.deadline is None:
             once = step.effect == "once"
             return work if step.timeout is None else within(work, step.timeout, kind_and_name(step), once=once)
-        late = DeadlineExceeded(kind_and_name(step), step.deadline, self._begun().isoformat(timespec="seconds"))
+        late = DeadlineExceeded(kind_and_name(step), step.deadline, self._first_start().isoformat(timespec="seconds"))
         return within(work, self._left() or 0.0, late)
 
     def _left(self) -> float | None:
         """Return the seconds until the deadline; None if there is none."""
         if self.step.deadline is None:
             return None
-        begun = self._begun()  # a clock that was set back since then gives no more time
+        begun = self._first_start()  # a clock that was set back since then gives no more time
         return (after(begun, self.step.deadline) - max(now(), begun)).total_seconds()
 
-    def _begun(self) -> datetime:
+    def _first_start(self) -> datetime:
         """Return the time at which the step began first; for the root step, the time at which the branch began."""
         run = self.outer.run
         branch = datetime.fromisoformat(run.record.started_at)
@@ -287,7 +287,7 @@ class Execution(Generic[T]):
         run, step = self.outer.run, self.step
         return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, self.origin.name, attempt)
 
-    async def _begin(self) -> bool:
+    async def _announce_start(self) -> bool:
         """Emit the event of the start, and return whether handlers may have been called.
 
         A checkpoint that this event creates shows the run just before the step.

@@ -338,15 +338,15 @@ class Frame(Scope):
         except self.fails as error:  # if a child step stops the run, the error of that step is raised below
             if self.children.spawned:
                 await self.children.spawned.ended()
-            if not self.children.suspended:
+            if not self.children.stopped_by:
                 check_program_goes_on(error)
                 raise
         except BaseException as error:  # what would end more than this step
             confine(error)
         finally:
             durable.reattach(token)
-        if self.children.suspended:  # see NOT_TO_SWALLOW: the code between may have caught it
-            raise self.children.suspended
+        if self.children.stopped_by:  # see NOT_TO_SWALLOW: the code between may have caught it
+            raise self.children.stopped_by
         self.complete()
         if self.run.journal.states.common.used and (view := self.children.view):
             view.deliver_rest()

@@ -256,7 +256,4 @@ def settled(value: Any, what: str) -> Any:
 
 def on(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether the caller runs on this loop."""
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False
+    return background.running_loop() is loop

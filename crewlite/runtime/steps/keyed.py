@@ -76,7 +76,7 @@ class keyed:  # noqa: N801 - a context manager
 def to_another_loop() -> Context:
     """Return a copy of the context for a request that another event loop takes.
 
-    A key counts there as it does here, and code beside a step's own is told apart there as it is here.
+    The copy carries the key of the enclosing block and the identity of the code that makes the request.
     """
     context, held, scope = copy_context(), _held.get(), durable.scope()
     if held:

@@ -1,8 +1,8 @@
 """The address of a call with effect="once", where the code may ask for its calls in another order than before.
 
-As long as code asks for what it asked before, the order of its calls says which is which. Code that may ask for
-something else is answered by what it asks: a call that was begun is found at whichever address it is recorded, and a
-new call gets an address of its own. So no such call goes out of the record, and none is made twice.
+As long as code requests what it requested before, the order of its calls identifies them. Where code may request
+something else, its question identifies a call: a call that was begun is found at whichever address it is recorded, and
+a new call gets an unused address. So no such call is lost from the record, and none is made twice.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
 def is_free(frame: Frame, address: str, question: codec.Json) -> bool:
     """Return whether a call with this question may have the address that an earlier kickoff gave it.
 
-    It may not if another call of this attempt has it now, if the call that was begun there asked something else, as it
-    may where calls before it have moved, or if the result there belongs to another call. An edited reply of a fork asks
-    something else at the same address.
+    It may not in three cases: another call of this attempt has that address now; the call that was begun there asked
+    something else, because calls before it have moved; or the result there belongs to another call. On a fork with
+    edits, the call may ask something else: an edited reply requests other calls at the same addresses.
     """
     children, record = frame.children, frame.run.record
     if address in children.asked or address in children.moved:

@@ -85,8 +85,8 @@ class Mode:
     rolled_back: bool = False
     """Whether the code continues after a rollback, so that it may ask recorded steps other questions."""
     differs: bool = False
-    """Whether a step was changed, added or left out that may be. What follows it may differ too, but calls with
-    effect="once" still answer from the record."""
+    """Whether the code has changed, added or left out a step that may differ. Later steps may then differ too, but
+    calls with effect="once" still answer from the record."""
     superseded: bool = False
     """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: Mapping[str, int] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Mode:
         return means
 
     def after(self, decision: Decision) -> Mode:
-        """Return the mode for what the code requests after a step about which this was decided."""
+        """Return the mode for the requests that follow a step, after this decision about the step."""
         mode = self
         if not mode.differs and not isinstance(decision, Refuse) and decision.differs:
             mode = replace(mode, differs=True)
@@ -155,7 +155,7 @@ class Execute:
     diverges: bool = False
     """Whether no recorded outcome applies after this step."""
     differs: bool = False
-    """Whether a step was changed, added or left out that may be: see `Mode.differs`."""
+    """Whether the code has changed, added or left out a step that may differ: see `Mode.differs`."""
 
 
 @dataclass(frozen=True, slots=True)

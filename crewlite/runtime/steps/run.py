@@ -108,8 +108,8 @@ class Run:
     left: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of calls with effect="once" that an earlier kickoff has left in doubt, and of the steps around them.
 
-    Without calls that `rerun` says took no effect, and those that the changes of a fork lead to, as its code may do
-    something else.
+    Two kinds of calls are left out: those that `rerun` says took no effect, and those that the changes of a fork lead
+    to, because the changed code may do something else.
     """
     heard_start: bool = field(default=False, init=False)
     """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""

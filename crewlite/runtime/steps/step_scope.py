@@ -44,7 +44,7 @@ from crewlite.texts.wording import an
 T = TypeVar("T")
 
 
-class Asked(NamedTuple):
+class StepRequest(NamedTuple):
     """A request for a step: its address, its question, and the run's state and error at that moment."""
 
     address: str
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
     """The digest of the step's question."""
     start: Start
     """The state of the run with which the step begins."""
-    behind: Exception | None
+    stopping: Exception | None
     """The error with which the run is stopping, so that no new step may begin; None if it is not."""
 
 
@@ -80,10 +80,10 @@ class StepScope(Frame):
         """
         children = self.children
         children.asked.setdefault(address, None)
-        if children.blocked is None:
+        if children.stopping is None:
             children.expected |= {address}
 
-    def _asked(self, step: Step[Any], start: Start | None = None) -> Asked:
+    def _note_request(self, step: Step[Any], start: Start | None = None) -> StepRequest:
         """Note the request for a step. Returns the request, with the step's address. `start`: see `spawn`."""
         children, asked = self.children, [step.kind.name, step.question]
         if step.chained:  # with its parent's question and the outcomes so far
@@ -92,14 +92,13 @@ class StepScope(Frame):
         address = self._next_address(step, fingerprint) if step.address is None else step.address
         if step.intends:
             children.recorded_calls = None
-        behind = None if step.kind.asks_person or address in children.expected else children.blocked
+        stopping = None if step.kind.asks_person or address in children.expected else children.stopping
         children.asked[address] = None
         if self.sayings is not None:
             self.sayings.expect(address)
         if step.compensate:
             children.compensators[address] = step.compensate
-        if address in children.unrequested:
-            children.unrequested -= {address}
+        children.unrequested.discard(address)
         self.run.unused.discard(address)
         if step.effect == "once":
             self.run.requested_once.add(address)
@@ -107,7 +106,7 @@ class StepScope(Frame):
         if (view := children.view) and self.run.journal.states.common.used:
             start = start or view.start_inside()
             view.note_request(address, start)
-        return Asked(address, fingerprint, start or (view.start if view else self.start_inside()), behind)
+        return StepRequest(address, fingerprint, start or (view.start if view else self.start_inside()), stopping)
 
     def _next_address(self, step: Step[Any], fingerprint: str) -> str:
         """Return the address of a step that is requested now."""
@@ -129,11 +128,11 @@ class StepScope(Frame):
 
     def addressed(self, step: Step[T]) -> Step[T]:
         """Return the step with its address set. This counts as the request for the step."""
-        return dataclasses.replace(step, address=self._asked(step).address)
+        return dataclasses.replace(step, address=self._note_request(step).address)
 
     def step(self, step: Step[T]) -> Awaitable[T]:
         """Request a step. The step gets its address now; its work begins when the result is awaited."""
-        return self._drive(step, self._asked(step))
+        return self._drive(step, self._note_request(step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -142,7 +141,7 @@ class StepScope(Frame):
 
     def spawn(self, step: Step[T], start: Start | None = None, ended: OnEnd | None = None) -> asyncio.Task[T]:
         """Request a step and begin it as a task. The running step ends only when this task has ended."""
-        asked = self._asked(step, start)
+        asked = self._note_request(step, start)
         work = self._drive(step, asked, own_task=True)
         return self.children.siblings().begin(work, asked.address, ended)
 
@@ -164,7 +163,7 @@ class StepScope(Frame):
             self.children.spawned.mark_awaited(task)
         error = task.exception() if task.done() and not task.cancelled() else None
         if isinstance(error, NOT_TO_SWALLOW):
-            self.children.blocked = error
+            self.children.stopping = error
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
         """Return the steps of this kind and these names that were begun anywhere in the run, unfinished ones last."""
@@ -185,7 +184,7 @@ class StepScope(Frame):
         """Return whether an event of this class has a handler or would create a checkpoint."""
         return self.run.hears(event, self.origin.checkpoints)
 
-    async def _drive(self, step: Step[T], asked: Asked, *, own_task: bool = False) -> T:
+    async def _drive(self, step: Step[T], asked: StepRequest, *, own_task: bool = False) -> T:
         """Return a step's outcome from the record, or run the step."""
         address, fingerprint = asked.address, asked.fingerprint
         in_order = own_task or step.chained  # what an agent asks its model comes after all else in its conversation
@@ -228,15 +227,15 @@ class StepScope(Frame):
             return step
         return dataclasses.replace(step, provenance={**(step.provenance or {}), replay.RESTS_ON: digest})
 
-    def _admit(self, step: Step[Any], asked: Asked, *, diverges: bool) -> None:
+    def _admit(self, step: Step[Any], asked: StepRequest, *, diverges: bool) -> None:
         """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.
 
         If neither is raised, the step runs, and its recorded outcome, if any, becomes void. If it diverges, so do the
         outcomes that the code has not requested yet.
         """
         record, address = self.run.record, asked.address
-        if asked.behind is not None:
-            raise asked.behind
+        if asked.stopping is not None:
+            raise asked.stopping
         if address in record.attempts and (failure := unapplied(record, address)):
             raise self._raised(step, failure)
         if diverges or address in record.outcomes:
@@ -273,8 +272,8 @@ class StepScope(Frame):
     def _stop(self, error: Exception, *, awaited: bool) -> None:
         """Note the error of a child step if it stops the run."""
         if isinstance(error, NOT_TO_SWALLOW):
-            self.children.suspended = self.children.suspended or error
-            self.children.blocked = error if awaited else self.children.blocked
+            self.children.stopped_by = self.children.stopped_by or error
+            self.children.stopping = error if awaited else self.children.stopping
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""
@@ -282,9 +281,9 @@ class StepScope(Frame):
             await asyncio.sleep(0)  # tasks that the code has just created request their steps now
         return self.children.others_first
 
-    async def as_task(self, step: Step[T], asked: Asked | None = None) -> T:
+    async def as_task(self, step: Step[T], asked: StepRequest | None = None) -> T:
         """Run a step as a task, and return its result in its turn: see `in_turn`. The task is cut with this step."""
-        asked = asked or self._asked(step)
+        asked = asked or self._note_request(step)
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
             return await self.in_turn(part, part)
