@@ -89,10 +89,10 @@ def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) 
 
 
 def _outdated(root: Root[Any], journal: Journal, *, changed: bool, on_drift: OnDrift | None) -> list[str]:
-    """Return the addresses of the answers given ahead that were given to something else than this kickoff does.
+    """Return the addresses of the answers given ahead that this kickoff must not use, as it may ask something else.
 
-    Those are the answers that a fork has from its base if its inputs or its definition have changed, and all of them
-    if a changed definition has steps run again.
+    If the inputs or the definition of a fork have changed, these are the answers that the fork has from its base. If a
+    changed definition has steps run again, these are all answers given ahead.
     """
     ahead = {at: answer for at, answer in journal.record.answers.items() if answer.get("ahead")}
     redefined = bool(ahead) and bool(definition_now(root, journal))

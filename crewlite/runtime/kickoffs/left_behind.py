@@ -26,7 +26,7 @@ _awaited: dict[object, Callable[[], str]] = {}
 """What to tell of each run that has not ended, in the order in which they began."""
 _cancelled: dict[object, str] = {}
 """What to tell of each run that was just cancelled on an event loop of the program, since the last run began there."""
-_ENDING = 10.0  # seconds in which Ctrl-C ends a loop; one that turns longer was not ended by what cancelled the run
+_ENDING = 10.0  # seconds that Ctrl-C may take to end a loop; a loop that runs longer goes on without that run
 
 
 def submitted(left_behind: Callable[[], str]) -> Callable[[], object]:
@@ -95,7 +95,7 @@ def _has_ended(progress: Progress) -> bool:
 
 
 def _recorded(progress: Progress) -> Record:
-    """Read the record of a run; an empty one if it cannot be read: the run is told as it was left then."""
+    """Read the record of a run. Returns an empty one, that of an interrupted run, if it cannot be read."""
     with contextlib.suppress(CrewliteError, OSError):
         if target := progress.target:
             with target.opened() as store:

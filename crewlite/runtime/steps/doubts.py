@@ -67,7 +67,7 @@ def may_have_taken_effect(run: Run, address: str) -> bool:
     if address not in record.intents or address in record.outcomes or waits_for_inner_call(record, address):
         return False
     failed_once = record.intents[address] == "once" and address in record.attempts
-    return address in run.doubts or address in run.begun_here or failed_once
+    return address in run.doubts or address in run.once.begun or failed_once
 
 
 def asks_the_same(record: Record, address: str, fingerprint: str) -> bool:
@@ -76,9 +76,9 @@ def asks_the_same(record: Record, address: str, fingerprint: str) -> bool:
 
 
 def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: str, mode: Mode) -> None:
-    """Check a request for a call in doubt, as what a person says of the call that was begun is about no other one.
+    """Check that a call in doubt is requested as it was begun: what a person says about it holds for no other call.
 
-    Raises NonDeterminism if code that must ask for the recorded steps asks for it with other arguments. Where the
+    Raises NonDeterminism if code that must request the recorded steps requests it with other arguments. Where the
     arguments may differ, raises AnswerRefused if the kickoff was given the result of the call that was begun.
     """
     record = run.record
@@ -102,7 +102,7 @@ def check_none_left(run: Run, unrequested: Collection[str]) -> None:
     """
     around = run.left.intersection(unrequested)
     for at in unsettled(run.record) if around else ():
-        known = at in run.answers or at in run.begun_here or at not in run.left
+        known = at in run.answers or at in run.once.begun or at not in run.left
         if not known and not around.isdisjoint((at, *outers(at))):
             raise run.doubt(at, f"{kinds.at(at).name} {bare_name(at)}", failed_before(run.record, at), "")
 

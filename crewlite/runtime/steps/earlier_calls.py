@@ -47,9 +47,11 @@ def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) 
     """Return what earlier code left of a call with effect="once" that the code of `frame` requests, to make it once.
 
     An earlier call answers this one if it asked the same and answers no other one: see `is_given`. If the record does
-    not say what it asked, it answers the call at its own place. Raises InDoubt if such a call may have taken effect,
-    and the kickoff does not say whether it did. Of a call in an earlier attempt at the same place it does so whatever
-    that call asked. Returns NOTHING_EARLIER for a call that the fork has edited or set to run again.
+    not say what it asked, it answers the call at its own place. Returns NOTHING_EARLIER for a call that the fork has
+    edited or set to run again.
+
+    Raises InDoubt if such a call may have taken effect, and the kickoff does not say whether it did; also about a call
+    in an earlier attempt at the same place, whatever that call asked.
     """
     run, record = frame.run, frame.run.record
     if address in record.edited or not _may_stand_elsewhere(frame, address):
@@ -82,11 +84,11 @@ def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) 
 
 
 def answer_inside(run: Run, address: str) -> None:
-    """Note that a step has its recorded end: the calls inside it count as requested, but for those that it left out."""
-    for at in run.once_inside.get(address, ()):
+    """Count the calls inside a step that has its recorded end as requested, except those that its code left out."""
+    for at in run.once.inside.get(address, ()):
         inside = [one for one in (at, *outers(at)) if len(one) > len(address)]
         if not _was_left_out(run.record, inside):
-            run.requested_once.add(at)
+            run.once.requested.add(at)
 
 
 def _may_stand_elsewhere(frame: Frame, address: str) -> bool:
@@ -124,13 +126,13 @@ def _original(record: Record, at: str) -> str:
 
 def _others_with(frame: Frame, made: str, address: str) -> list[str]:
     """Return the other calls that have the result of the call `made`, or are about to get it."""
-    record, requested = frame.run.record, frame.run.requested_once
+    record, once = frame.run.record, frame.run.once
 
     def has_it(at: str) -> bool:
         outcome = record.outcomes.get(at)
-        return outcome.reused_at == made if outcome else at in requested
+        return outcome.reused_at == made if outcome else at in once.requested
 
-    return [at for at in {made, *filter(has_it, frame.run.given.get(made, ()))} if at != address]
+    return [at for at in {made, *filter(has_it, once.given.get(made, ()))} if at != address]
 
 
 def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
@@ -144,7 +146,7 @@ def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
     way = _way_to(at, frame, address)
     if way is None:
         return False
-    if at in run.requested_once:
+    if at in run.once.requested:
         return True
     around, top, steps = way
     is_asked = top in around.children.asked
@@ -183,9 +185,7 @@ def take(frame: Frame, at: str, address: str) -> None:
         for one in way.steps if way and not way.has_ended() else ():
             if end := record.end(one):
                 frame.run.journal.invalidate(one, end.kind, at_once=True)
-    frame.run.requested_once.add(address)  # for a model's call, whose step is requested later
-    if address != made:
-        frame.run.given.setdefault(made, set()).add(address)
+    frame.run.once.give(made, address)
 
 
 class _Way(NamedTuple):

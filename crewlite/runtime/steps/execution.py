@@ -131,7 +131,7 @@ class Execution(Generic[T]):
             conflict = failed.error if failed else None
             if isinstance(conflict, StateConflict) and conflict.address == address and outer.state:
                 self.start = outer.state.newest_inside()
-            run.requested_once -= {at for at in run.requested_once if at.startswith(frame.children.prefix)}
+            run.once.leave(frame.children.prefix)
             await self._pause(remedy.after)
             number = following(run.record.attempts[address][-1])
             if not address:
@@ -209,7 +209,7 @@ class Execution(Generic[T]):
         await run.journal.assured(
             'a call with effect="once" is not made while nothing can be saved: make the store writable'
         )
-        run.begun_here.add(address)
+        run.once.begun.add(address)
 
     async def _settle(self, address: str, value: T) -> None:
         """Record what a person says that a call in doubt gave, so that it answers each later attempt."""

@@ -347,7 +347,7 @@ def _comes_earlier(
 ) -> bool:
     """Return whether a step is requested before steps that had ended before it, so that it is another step than then.
 
-    Calls with effect="once" do not tell that: they stay where they are when what is around them becomes void.
+    Calls with effect="once" are not counted: they keep their places when the steps around them become void.
     """
     passed = _passed_over(record, question, mode, unrequested)
     return any(one.order < ended.order and not is_call_made_once(record, one) for one in passed.values())

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from crewlite.durable import Said
@@ -16,6 +16,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now_text
 from crewlite.recovery.guards import Guard
 from crewlite.runtime.steps.failures import class_of, lost
+from crewlite.runtime.steps.once_calls import OnceCalls
 from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.config import CheckpointConfig
@@ -128,15 +129,7 @@ class Run:
     """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
     worked: dict[str, float] = field(default_factory=dict, init=False)
     """How many seconds failed and cancelled steps with a time limit had worked, by address."""
-    given: dict[str, set[str]] = field(default_factory=dict, init=False)
-    """By address of a call with effect="once": the calls elsewhere that have got its result, or are about to."""
-    requested_once: set[str] = field(default_factory=set, init=False)
-    """Addresses of the calls with effect="once" that the current attempts of this kickoff have requested or have an
-    earlier result for, or that are inside steps which have their recorded end."""
-    once_inside: dict[str, set[str]] = field(default_factory=dict, init=False)
-    """The addresses of the calls with effect="once", by the address of each step around them."""
-    begun_here: set[str] = field(default_factory=set, init=False)
-    """Addresses of the calls with effect="once" that this kickoff has begun."""
+    once: OnceCalls = field(default_factory=OnceCalls, init=False)
 
     def __post_init__(self) -> None:
         self.record: Record = self.journal.record
@@ -146,13 +139,8 @@ class Run:
 
     def _go_on(self, record: Record) -> None:
         """Note what follows from earlier kickoffs of the run, or from the changes of a fork."""
-        for at, outcome in record.outcomes.items():
-            if outcome.reused:
-                self.given.setdefault(outcome.reused_at, set()).add(at)
+        self.once.go_on(record)
         self.doubts = in_doubt(record)
-        once = [at for at, effect in record.intents.items() if effect == "once"]
-        for at in chain(once, self.given, *self.given.values()):
-            self.note_once(at)
         started = record.events.starts
         self.begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
         self.heard_start = "" in started and bool(record.kept.own)
@@ -160,6 +148,7 @@ class Run:
         left = [at for at in left if not is_before_change(record, at)]
         self.left = frozenset(around(left).union(left))
         if self.exact or self.on_drift == "rerun":
+            once = (at for at, effect in record.intents.items() if effect == "once")
             self.inside = _grouped({*record.ends, *self.left, *around(once)}, prefix_beside)
         elif self.left:
             self.inside = _grouped(self.left, prefix_beside)
@@ -170,11 +159,6 @@ class Run:
         edits = ((at, edit.seq) for at, edit in record.edited.items() if edit.seq > base)
         own = (at for at, seq in edits if at not in ended or ended[at].seq == seq)
         self.unused = {at for at in own if not record.is_inside(at)}  # else the step around answers, and asks for none
-
-    def note_once(self, address: str) -> None:
-        """Note the place of a call with effect="once"."""
-        for at in outers(address):
-            self.once_inside.setdefault(at, set()).add(address)
 
     @cached_property
     def mode(self) -> Mode:

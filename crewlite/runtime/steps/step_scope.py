@@ -101,8 +101,7 @@ class StepScope(Frame):
         children.unrequested.discard(address)
         self.run.unused.discard(address)
         if step.effect == "once":
-            self.run.requested_once.add(address)
-            self.run.note_once(address)
+            self.run.once.request(address)
         if (view := children.view) and self.run.journal.states.common.used:
             start = start or view.start_inside()
             view.note_request(address, start)
@@ -185,7 +184,10 @@ class StepScope(Frame):
         return self.run.hears(event, self.origin.checkpoints)
 
     async def _drive(self, step: Step[T], asked: StepRequest, *, own_task: bool = False) -> T:
-        """Return a step's outcome from the record, or run the step."""
+        """Return a step's outcome from the record, or run the step.
+
+        `own_task`: a task of its own runs this, so that whoever awaits the task is handed the outcome or the failure.
+        """
         address, fingerprint = asked.address, asked.fingerprint
         in_order = own_task or step.chained  # what an agent asks its model comes after all else in its conversation
         if not in_order and (self.in_other_task or await self._others_first(address)):
@@ -193,13 +195,13 @@ class StepScope(Frame):
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()
         self.children.asked[address] = ""
-        step = self.on_its_basis(step, address) if step.rests_on_more else step
+        step = self._on_its_basis(step, address) if step.rests_on_more else step
         try:
             decision = self._decide(step, address, fingerprint, in_turn=step.in_turn or not own_task)
             if isinstance(decision, Reuse):
                 return await self._replayed(step, decision, fingerprint, own_task=own_task)
         except NOT_TO_SWALLOW as error:
-            self._stop(error, awaited=not own_task)
+            self._stop(error, own_task=own_task)
             raise
         if isinstance(decision, Reraise):
             raise await self._failed_again(step, decision.failure, own_task=own_task)
@@ -213,7 +215,7 @@ class StepScope(Frame):
             execution = Execution(self, step, address, fingerprint, slots, asked.start)
             return await execution.commit(*await execution.outcome())
         except Exception as error:
-            await self._failed(error, address, awaited=not own_task)
+            await self._failed(error, address, own_task=own_task)
             raise
         finally:
             if slots:
@@ -221,7 +223,7 @@ class StepScope(Frame):
             if not own_task:
                 self._deliver(address)
 
-    def on_its_basis(self, step: Step[T], address: str) -> Step[T]:
+    def _on_its_basis(self, step: Step[T], address: str) -> Step[T]:
         """Return the step with the digest of its basis, which is recorded with its outcome."""
         if not (digest := self.basis(address).digest):
             return step
@@ -259,21 +261,21 @@ class StepScope(Frame):
             self._deliver(failure.address)
         return self._raised(step, failure)
 
-    async def _failed(self, error: Exception, address: str, *, awaited: bool) -> None:
-        """Note the failure of a child step. `awaited`: whether the code awaits the child, and so gets the error."""
+    async def _failed(self, error: Exception, address: str, *, own_task: bool) -> None:
+        """Note the failure of a child step. In a task of its own, the child may have nobody who awaits it."""
         self.children.failed[address] = error
         if not isinstance(error, CONTROL_FLOW):
             tracebacks.name_step(error, address)
         tracebacks.shorten(error)
-        self._stop(error, awaited=awaited)
-        if not awaited and not ((turns := self.children.turns) and turns.has(address)):
+        self._stop(error, own_task=own_task)
+        if own_task and not ((turns := self.children.turns) and turns.has(address)):
             await self.children.siblings().take_turn()
 
-    def _stop(self, error: Exception, *, awaited: bool) -> None:
+    def _stop(self, error: Exception, *, own_task: bool) -> None:
         """Note the error of a child step if it stops the run."""
         if isinstance(error, NOT_TO_SWALLOW):
             self.children.stopped_by = self.children.stopped_by or error
-            self.children.stopping = error if awaited else self.children.stopping
+            self.children.stopping = self.children.stopping if own_task else error
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""

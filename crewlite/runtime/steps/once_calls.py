@@ -1,0 +1,55 @@
+"""The calls with effect="once" of a run: which of them its current attempts have, and who has the results of others.
+
+An attempt that is made again requests its calls again, and a call that was made gives its result to one request. So
+the run keeps in mind what its attempts have requested so far; all of it follows from the record on a resume.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from crewlite.state.format.addresses import outers
+from crewlite.state.format.record import Record
+
+
+class OnceCalls:
+    """What a run knows of its calls with effect="once", beside the record of each."""
+
+    def __init__(self) -> None:
+        self.begun: set[str] = set()
+        """Addresses of the calls that this kickoff has begun."""
+        self.requested: set[str] = set()
+        """Addresses of the calls that the current attempts of this kickoff have requested or have an earlier result
+        for, or that are inside steps which have their recorded end."""
+        self.given: dict[str, set[str]] = {}
+        """By address of a call: the calls elsewhere that have got its result, or are about to."""
+        self.inside: dict[str, set[str]] = {}
+        """The addresses of the calls, by the address of each step around them."""
+
+    def go_on(self, record: Record) -> None:
+        """Note the calls that earlier kickoffs have recorded."""
+        for at, outcome in record.outcomes.items():
+            if outcome.reused:
+                self.given.setdefault(outcome.reused_at, set()).add(at)
+        once = (at for at, effect in record.intents.items() if effect == "once")
+        for at in chain(once, self.given, *self.given.values()):
+            self._place(at)
+
+    def request(self, address: str) -> None:
+        """Note that the code has requested a call."""
+        self.requested.add(address)
+        self._place(address)
+
+    def give(self, made: str, address: str) -> None:
+        """Note that the call at an address gets the result of the call `made`, which may be itself."""
+        self.requested.add(address)  # for a model's call, whose step is requested later
+        if address != made:
+            self.given.setdefault(made, set()).add(address)
+
+    def leave(self, prefix: str) -> None:
+        """Forget the requests of an attempt that has failed. `prefix` begins the addresses of the steps inside it."""
+        self.requested -= {at for at in self.requested if at.startswith(prefix)}
+
+    def _place(self, address: str) -> None:
+        for at in outers(address):
+            self.inside.setdefault(at, set()).add(address)
