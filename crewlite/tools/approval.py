@@ -36,14 +36,6 @@ def schema_of(tool: BaseTool | None) -> dict[str, Any]:
     }
 
 
-def is_unchecked(schema: Any, verdict: object) -> bool:
-    """Whether this schema cannot say if a verdict fits: it changes arguments, and an earlier release recorded it."""
-    if not (isinstance(verdict, dict) and "arguments" in verdict and isinstance(schema, dict)):
-        return False
-    said = [option.get("properties", {}).get("arguments") for option in schema.get("anyOf", ())]
-    return any(arguments is not None and "properties" not in arguments for arguments in said)
-
-
 def _only(name: str) -> dict[str, Any]:
     return {"required": [name], "additionalProperties": False}
 

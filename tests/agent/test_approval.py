@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
@@ -18,8 +17,6 @@ from crewlite.events import (
 )
 from crewlite.flow import ask, flow
 from crewlite.runtime.people.human import Question
-from crewlite.state.journal.lineage import recorded
-from crewlite.state.providers import Commit, provider_for
 from crewlite.state.verbs.answer import Typed, typed
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.tools import approval
@@ -124,25 +121,6 @@ def test_an_answer_that_does_not_fit_the_tool_is_refused_when_it_is_given(on_dis
         with pytest.raises(AnswerRefused, match="replace=True"):
             history.answer("r", AT, True)
     assert crew.kickoff(run_id="r").raw == CHANGED
-
-
-def test_a_question_of_an_earlier_release_takes_another_answer_in_place_of_changed_arguments(on_disk):
-    crew = waiting(on_disk)
-    where = on_disk().location
-    with contextlib.closing(provider_for(where, None).open(where)) as store:
-        entry = recorded(store, "r", "main")
-        asked = dict(entry.asked[AT])
-        asked["schema"] = {
-            "anyOf": [{"type": "boolean"}, {"type": "object", "properties": {"arguments": {"type": "object"}}}]
-        }
-        store.append([Commit.saying("r", "main", entry.head, {"asked": [asked]})])
-    with History(on_disk().location) as history:
-        history.answer("r", AT, {"arguments": {"amount": "x"}})
-        history.answer("r", AT, {"arguments": {"amount": 90}})
-        history.answer("r", AT, True)
-        with pytest.raises(AnswerRefused, match="replace=True"):
-            history.answer("r", AT, False)
-    assert crew.kickoff(run_id="r").raw == "paid 900 to Ada"
 
 
 def test_a_tool_with_a_schema_of_any_kind_is_answered_and_nothing_is_fetched(on_disk):

@@ -248,7 +248,7 @@ class StepRecord(TypedDict):
     state: NotRequired[Operations]
     """The changes that the step made to the state of the enclosing step."""
     order: NotRequired[list[int]]
-    """Of an edit: the position of the outcome before it among all steps; early releases also wrote it when merging."""
+    """Of an edit: the position of the outcome before it among all steps."""
 
 
 class LateChanges(TypedDict):

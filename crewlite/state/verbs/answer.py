@@ -31,7 +31,6 @@ from crewlite.state.reading.misfits import misfit
 from crewlite.state.verbs.from_outside import appended, holder
 from crewlite.texts.resuming import branch_ref, in_shell
 from crewlite.texts.secrets import Secrets
-from crewlite.tools.approval import is_unchecked
 
 log = logging.getLogger("crewlite.run")
 _DIGITS = re.compile(r"\d+")
@@ -216,7 +215,7 @@ def _answered(
         if _has_answer(record, asked, _given_answer(address, value, asked, secrets)):
             return {}
         replaced = replace and unused
-        if not replaced and (record.settled(address) or not (asked and before and _may_misfit(asked, before))):
+        if not replaced and (record.settled(address) or not (asked and before and _misfits(asked, before))):
             raise _second(record, address, unused=unused)
     if asked:
         check(asked, value, secrets.mask)
@@ -231,11 +230,10 @@ def check_task(run_id: str, definition: Mapping[str, Any], address: str) -> None
         raise RefError(address, f"is inside no task of run {run_id!r}", known)
 
 
-def _may_misfit(asked: AskedQuestion, answer: GivenAnswer) -> bool:
-    """Return whether another answer may replace this one: it does not fit, or only the run can tell if it fits."""
+def _misfits(asked: AskedQuestion, answer: GivenAnswer) -> bool:
+    """Return whether a recorded answer does not fit its question, so that another one may replace it."""
     schema = asked.get("schema")
-    value = decode_answer(answer, schema)
-    return bool(misfit(value, schema)) or is_unchecked(schema, value)
+    return bool(misfit(decode_answer(answer, schema), schema))
 
 
 def unheard(record: Record) -> frozenset[str]:
