@@ -30,6 +30,11 @@ def next_attempt(record: Record, address: str) -> tuple[int, list[Remedy]]:
     return following(past[-1]) if remedies or not keeps_steps(past[-1]) else 1, remedies
 
 
+def tries(record: Record, address: str) -> int:
+    """Return the number of attempts at a step so far, in all kickoffs of the run, including the current one."""
+    return len(record.attempts.get(address, ())) + 1
+
+
 def keeps_steps(attempt: Attempt) -> bool:
     """Return whether this is an attempt at a root whose finished steps answer in every attempt."""
     return not attempt.address and not kinds.of(attempt.kind).begins_anew

@@ -38,7 +38,7 @@ from crewlite.recovery.classify import classified
 from crewlite.recovery.policy import remedy_for
 from crewlite.recovery.remedy import GIVES_UP
 from crewlite.runtime.steps import remedies
-from crewlite.runtime.steps.attempts import is_for_work, was_decided
+from crewlite.runtime.steps.attempts import is_for_work, tries, was_decided
 from crewlite.runtime.steps.causes import causes_of, for_author, led_to, message_of, type_of
 from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.doubts import kind_and_name
@@ -232,17 +232,12 @@ async def announce_success(step: Step[Any], frame: Frame) -> None:
     await _announce(step, frame, events.RecoveryCompletedEvent, about)
 
 
-def tries(frame: Frame) -> int:
-    """Return the number of attempts at a step so far, in all kickoffs of the run, including the current one."""
-    return len(frame.run.record.attempts.get(frame.address, ())) + 1
-
-
 def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event which says that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
     about = {"kind": step.kind.name, "name": _name(step, frame), "failure": decision.kind, "remedy": remedy.name}
     about |= {"failure_type": kind.value if kind else "", "hint": remedy.hint}
-    return about | {"attempt": tries(frame), "delay": remedy.after}
+    return about | {"attempt": tries(frame.run.record, frame.address), "delay": remedy.after}
 
 
 async def _announce_type(step: Step[Any], frame: Frame, failure: Failure) -> None:
@@ -269,7 +264,7 @@ def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:
 def _of_step(step: Step[Any], frame: Frame) -> dict[str, Any]:
     """Return the fields that all events about the recovery of a step have."""
     about = {"kind": step.kind.name, "name": _name(step, frame), "address": frame.address, "source_id": frame.address}
-    return {**about, "source_name": frame.origin.name, "attempt": tries(frame)}
+    return {**about, "source_name": frame.origin.name, "attempt": tries(frame.run.record, frame.address)}
 
 
 def _name(step: Step[Any], frame: Frame) -> str:
@@ -339,8 +334,8 @@ def _failure(
     return replace(
         _masked(frame, Failure.of(for_author(frame, error) or error, address, left)),
         is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),
-        attempts=tries(frame),
-        recoveries=sum(not attempt.final for tries in record.attempts.values() for attempt in tries),
+        attempts=tries(record, address),
+        recoveries=sum(not attempt.final for made in record.attempts.values() for attempt in made),
         cause=_first(record, causes_of(frame, error)),
         last_good=last_good(record, inside),
         trajectory=trajectory(record, inside if step.kind.worker else beside, said),

@@ -17,7 +17,7 @@ from crewlite.encoding import codec
 from crewlite.errors import CrewliteError, InDoubt, NotCodable
 from crewlite.events.voice import Voice
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
-from crewlite.runtime.steps.attempts import is_retried
+from crewlite.runtime.steps.attempts import is_retried, tries
 from crewlite.runtime.steps.causes import causes_of, for_author, message_of, traceback_of, type_of
 from crewlite.runtime.steps.failures import ReportedFailure, raised, written
 from crewlite.runtime.steps.frame import Frame
@@ -151,7 +151,7 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
 
 def _is_answered(frame: Frame) -> bool:
     """Return whether a person was asked what follows the attempt, and has answered every such question."""
-    record, number = frame.run.record, len(frame.run.record.attempts.get(frame.address, ())) + 1
+    record, number = frame.run.record, tries(frame.run.record, frame.address)
     decision = f"{frame.children.prefix}{kinds.DECISION.name}:{number}-"
     open_ones = (asked["address"] for asked in record.waiting)
     return any(at.startswith(decision) for at in record.asked) and not any(at.startswith(decision) for at in open_ones)
@@ -163,4 +163,4 @@ def _address(frame: Frame) -> str:
 
 def _name(frame: Frame) -> str:
     """Return the name of the step that keeps a failure: numbered, as attempts may share one prefix of addresses."""
-    return name_of(len(frame.run.record.attempts.get(frame.address, ())) + 1)
+    return name_of(tries(frame.run.record, frame.address))
