@@ -19,7 +19,7 @@ from crewlite.errors import OnLoopThread, ProgramEnding, RunCancelled, Suspended
 from crewlite.lazy import futures
 from crewlite.runtime.kickoffs.left_behind import is_finished, named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
-from crewlite.runtime.main_thread.sync_bridge import cut_short
+from crewlite.runtime.main_thread.sync_bridge import Cuttable, cut_short
 from crewlite.texts.tracebacks import INTERRUPTED, shortened
 from crewlite.usage import Usage
 
@@ -42,14 +42,15 @@ class RunHandle(Generic[R]):
         given: str = "",
     ) -> None:
         self._name, self._progress, self._given, self._how_to_go_on = name, progress, given, how_to_go_on
-        work = self._work = _Work()
+        end, self._cuttable = _End(), Cuttable()
+        self._end = end
         self._process = os.getpid()
         known = progress.known = queue.SimpleQueue()
-        self._future = background.submit(work.run(kickoff, progress, given))
-        self._unasked = weakref.finalize(self, work.tell_failure)
+        self._future = background.submit(_run(self._cuttable, kickoff, progress, given))
+        self._unasked = weakref.finalize(self, end.tell_failure)
         ended = submitted(self._left_behind)
-        self._future.add_done_callback(lambda run: work.note_end(run, name, progress.run_id or given))
-        self._future.add_done_callback(lambda _: work.has_stopped_with_program or ended())
+        self._future.add_done_callback(lambda run: end.note(run, name, progress.run_id or given))
+        self._future.add_done_callback(lambda _: end.has_stopped_with_program or ended())
         self._future.add_done_callback(lambda _: known.put(None))
         try:
             background.next_of(known, _TO_BEGIN if background.running_loop() else None)
@@ -140,13 +141,13 @@ class RunHandle(Generic[R]):
     def cancel(self) -> None:
         """Cancel the run. It can be resumed after its `result()` has raised. Does nothing if the run has ended."""
         self._progress.cancelled = True
-        self._work.cut()
+        self._cuttable.cut()
 
     def cut_short(self, error: BaseException) -> None:
         """End the run because of Ctrl-C, or another such error, without a mark in its record, and say how to go on."""
         ended = threading.Event()
         self.when_ended(ended.set)
-        cut_short(error, self._work.cut, ended, self._how_to_go_on)
+        cut_short(error, self._cuttable.cut, ended, self._how_to_go_on)
 
     def note_way_on(self, error: BaseException) -> None:
         """Add a note to the cancellation that has ended the run, or to Ctrl-C: how to go on."""
@@ -154,8 +155,8 @@ class RunHandle(Generic[R]):
 
     def _left_behind(self) -> str:
         """What to tell if the program ends now: how to go on with the run; "" if it has ended, or is being ended."""
-        is_left = self.at_work or self._work.has_stopped_with_program
-        if not is_left or self._work.is_cut or is_finished(self._progress):
+        is_left = self.at_work or self._end.has_stopped_with_program
+        if not is_left or self._cuttable.is_cut or is_finished(self._progress):
             return ""
         self._unasked.detach()
         return told(self._what, self._progress, self._how_to_go_on)
@@ -165,36 +166,26 @@ class RunHandle(Generic[R]):
         return named(self._name, self.run_id)
 
 
-class _Work:
-    """The work of a run, and how it ended. It does not refer to the handle, so a handle that nobody has is gone."""
+async def _run(cuttable: Cuttable, kickoff: Callable[[], Awaitable[R]], progress: Progress, given: str) -> R:
+    try:
+        return await cuttable.run(kickoff)
+    except asyncio.CancelledError:
+        raise RunCancelled(progress.run_id or given, progress.branch) from None
+    except RuntimeError as error:
+        check_program_goes_on(error)
+        raise
+
+
+class _End:
+    """How a run ended. It does not refer to the handle, so a handle that nobody has is gone."""
 
     def __init__(self) -> None:
-        self._task: asyncio.Task[Any] | None = None
-        self.is_cut = False
         self.has_stopped_with_program = False  # whether a thread was refused because the main thread has ended
         self._failure: tuple[str, str, str] | None = None
         """The name of the definition, the id of the run, and the error; None unless the run has failed."""
 
-    def cut(self) -> None:
-        self.is_cut = True
-        if task := self._task:
-            task.get_loop().call_soon_threadsafe(task.cancel)
-
-    async def run(self, kickoff: Callable[[], Awaitable[R]], progress: Progress, given: str) -> R:
-        self._task = asyncio.current_task()
-        try:
-            if self.is_cut:
-                raise asyncio.CancelledError
-            return await kickoff()
-        except asyncio.CancelledError:
-            raise RunCancelled(progress.run_id or given, progress.branch) from None
-        except RuntimeError as error:
-            check_program_goes_on(error)
-            raise
-
-    def note_end(self, run: futures.Future[R], name: str, run_id: str) -> None:
+    def note(self, run: futures.Future[R], name: str, run_id: str) -> None:
         """Note how the run has ended, before anybody may lose the handle."""
-        self._task = None  # its error holds frames, and so perhaps the handle, which would never be gone then
         error = None if run.cancelled() else run.exception()
         self.has_stopped_with_program = isinstance(error, ProgramEnding)
         if error is not None and not isinstance(error, RunCancelled | Suspended | ProgramEnding):

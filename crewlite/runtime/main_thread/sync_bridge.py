@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +27,34 @@ ENDING = (KeyboardInterrupt, SystemExit)
 """The exceptions that end a program unless it catches them."""
 
 
-def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], how_to_go_on: Callable[[], str]) -> T:
+class Cuttable:
+    """Work on an event loop that any thread can cut, also before it has begun."""
+
+    def __init__(self) -> None:
+        self._task: asyncio.Task[Any] | None = None
+        """The task of the work while it runs: a task that has ended would keep the frames of its error."""
+        self.is_cut = False
+        self.ended = threading.Event()
+
+    async def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work. Raises CancelledError once it is cut."""
+        self._task = asyncio.current_task()
+        try:
+            if self.is_cut:
+                raise asyncio.CancelledError
+            return await work()
+        finally:
+            self._task = None
+            self.ended.set()
+
+    def cut(self) -> None:
+        """Cancel the work. Does nothing if it has ended."""
+        self.is_cut = True
+        if task := self._task:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+def run_sync(kind: Kind, verb: str, work: Callable[[], Awaitable[T]], how_to_go_on: Callable[[], str]) -> T:
     """Run `work` on the background loop, wait for it and return its result. Works in notebooks beside their own loop.
 
     Ctrl-C cancels the run, waits at most 2 seconds until its journal is closed, prints `how_to_go_on()` and raises
@@ -39,33 +66,15 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Coroutine[Any, Any, T]], 
     raises.
     """
     check_may_block(verb, "" if kind is kinds.TRIAL else f"{kind}.a{verb}(...)")
-    loop, ended = background.loop(), threading.Event()
-    task: asyncio.Task[Any] | None = None
-    is_cut = False
-
-    async def in_full() -> T:
-        nonlocal task
-        task = asyncio.current_task()
-        try:
-            if is_cut:
-                raise asyncio.CancelledError
-            return await work()
-        finally:
-            ended.set()
-
-    def cancel() -> None:
-        nonlocal is_cut
-        is_cut = True
-        if task:
-            loop.call_soon_threadsafe(task.cancel)
-
+    background.loop()  # where it gets no thread, there is nothing to cut
+    cuttable = Cuttable()
     with Waiting() as waiting:
         try:
-            return waiting.wait(to_another_loop().run(background.submit, in_full()))
+            return waiting.wait(to_another_loop().run(background.submit, cuttable.run(work)))
         except BaseException as error:
-            if isinstance(error, ENDING) or not ended.is_set():  # else it is an error of the run
-                cut = partial(waiting.cut, cancel, ending=isinstance(error, ENDING))
-                cut_short(error, cut, ended, how_to_go_on)
+            if isinstance(error, ENDING) or not cuttable.ended.is_set():  # else it is an error of the run
+                cut = partial(waiting.cut, cuttable.cut, ending=isinstance(error, ENDING))
+                cut_short(error, cut, cuttable.ended, how_to_go_on)
             raise
 
 
