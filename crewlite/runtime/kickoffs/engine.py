@@ -46,8 +46,6 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.kickoffs.secret_inputs import refuse_masked, refuse_to_find_by
 from crewlite.runtime.main_thread.sync_bridge import print_briefly, run_sync
-from crewlite.runtime.steps import sayings
-from crewlite.runtime.steps.frame import Inherited
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.config import CheckpointConfig
@@ -173,12 +171,10 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, de
         around = durable.scope()
         assert isinstance(around, StepScope)
         address = around.address
-        sayings.around.set(around.sayings)  # in the task of this step alone
         around.run.separate[address] = lambda: request.progress.usage
         token = durable.detach()
         try:
-            within = around.inherited
-            ended.append(await _as_found(root, request, lambda found: _run(root, found, decided, within)))
+            ended.append(await _as_found(root, request, lambda found: _run(root, found, decided, around)))
         finally:
             durable.reattach(token)
         return ended[-1].value
@@ -207,7 +203,8 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
             raise error.of_turn(found.state_id) from None
 
 
-async def _run(root: Root[T], request: Request, decided: Plan, enclosing: Inherited | None = None) -> Finished[T]:
+async def _run(root: Root[T], request: Request, decided: Plan, around: StepScope | None = None) -> Finished[T]:
+    """Begin or resume the run, and drive it to its result. `around`: the step in which a separate run is kicked off."""
     config = decided.config
     request.progress.found_again = request.run_id is not None or request.resume
     secrets = secrets_of(root, config)
@@ -218,8 +215,8 @@ async def _run(root: Root[T], request: Request, decided: Plan, enclosing: Inheri
         check = partial(check_of_run_at_work, root, request, secrets)
         run, inputs = await (when_free(begin, check, root, request.progress) if request.wait else begin())
     run.config, run.setting = decided.own, decided.setting
-    if enclosing:
-        run.enclosing, run.guards = enclosing.budgets, enclosing.guards
+    if around:
+        run.enclosing, run.guards, run.sayings = around.inherited.budgets, around.inherited.guards, around.sayings
     value = await drive(root, run, inputs, request.progress)
     request.progress.durability = run.durability  # only now, as the last save may have failed
     return Finished(value, request.progress.usage, run.durability, run.run_id)

@@ -23,7 +23,6 @@ from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.secret_inputs import holding_secrets
 from crewlite.runtime.main_thread.signals import PATIENCE, Listener, listed_signals
-from crewlite.runtime.steps import sayings
 from crewlite.runtime.steps.budgets import worked
 from crewlite.runtime.steps.keyed import to_another_loop
 from crewlite.runtime.steps.run import Origin, Run
@@ -84,7 +83,7 @@ async def _to_its_end(
 async def _driven(root: Root[T], run: Run, inputs: dict[str, Any], listener: Listener | None, progress: Progress) -> T:
     step = dataclasses.replace(root.step(inputs, run), address=root.address)
     frame = StepScope(run, run.outermost(root.name))
-    frame.sayings = sayings.around.get()
+    frame.sayings = run.sayings
     try:
         work = _while_ours(run.journal, frame.step(step))
         return await (listener.during(work) if listener else work)

@@ -48,8 +48,8 @@ class ReportedFailure:
     raised: RaisedError | None
 
 
-class Failure(Protocol):
-    """A failure as plain data."""
+class RecordedFailure(Protocol):
+    """A failure as plain data: of an attempt in the record, or reported by another process."""
 
     @property
     def error_type(self) -> str:
@@ -73,7 +73,7 @@ def written(error: BaseException) -> RaisedError:
     return _written(error, _DEPTH, _Room())
 
 
-def raised(step: str, failure: Failure) -> Exception:
+def raised(step: str, failure: RecordedFailure) -> Exception:
     """Build the error that a step failed with: an object of its class if that is loaded here, else a StepRaised."""
     error = _built(step, failure.raised) if failure.raised else None
     if isinstance(error, Exception):

@@ -18,6 +18,7 @@ from crewlite.recovery.guards import Guard
 from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.once_calls import OnceCalls
 from crewlite.runtime.steps.replay import Mode
+from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import around, leaf, outer, outers, prefix_beside
@@ -96,6 +97,8 @@ class Run:
     """The budgets of the run inside which this one was kicked off; () for none."""
     guards: tuple[Guard, ...] = ()
     """The guards of that run, which hold in this one."""
+    sayings: Sayings | None = None
+    """The reports of the step inside which this run was kicked off: those of this run are added to them."""
     setting: Setting = None
     """The checkpoint setting of the definition that is kicked off."""
     config: CheckpointConfig | None = None

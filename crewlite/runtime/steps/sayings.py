@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from typing import Any
 
 from crewlite.state.format.failed import SaidRecord
@@ -49,7 +48,3 @@ class Sayings:
         if state:
             whole["state"] = state
         return whole or None
-
-
-around: ContextVar[Sayings | None] = ContextVar("crewlite_sayings_around", default=None)
-"""The reports of the step inside which a separate run is kicked off: that run's reports are added to them."""
