@@ -158,6 +158,7 @@ def _of_the_user(where: str, *, called: bool = False) -> Iterator[None]:
         f"{where} kicks off while it is {'called' if called else 'imported'}, so it would run twice. Put that under "
         f'`if __name__ == "__main__":`, and leave the definition where it is'
     )
+    os.getcwd()  # which fails if that was deleted: this is no error of the user's code
     try:
         with refused(why):
             yield

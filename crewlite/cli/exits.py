@@ -32,6 +32,8 @@ WAITS = 3
 INTERRUPTED = 130
 """Ctrl-C."""
 
+_GONE = "the working directory was deleted: change to another one, and call the command again"
+
 
 class Failed(click.ClickException):
     """What ends a command. Its lines are printed without interpreting markup or control characters.
@@ -100,13 +102,22 @@ def errors_shown() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader of the output has closed the pipe: click ends quietly
             raise
-        raise Failed(str(error)) from error
+        raise Failed(_GONE if _is_gone() else str(error)) from error
     except KeyboardInterrupt as interrupt:
         raise click.exceptions.Exit(INTERRUPTED) from interrupt
     except click.Abort as abort:  # at a question: Ctrl-C, the end of input, or a no
         if isinstance(abort.__context__, KeyboardInterrupt):
             raise click.exceptions.Exit(INTERRUPTED) from abort
         raise
+
+
+def _is_gone() -> bool:
+    """Return whether the working directory was deleted."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 @contextlib.contextmanager

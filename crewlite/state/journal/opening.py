@@ -41,7 +41,14 @@ def opened_already(provider: BaseProvider, location: str) -> Writer | None:
 
 def _key(provider: BaseProvider, location: str) -> tuple[str, str]:
     name = provider.name if _is_interchangeable(provider) else f"{id(provider)}"
-    return name, os.path.realpath(location)
+    return name, _real(location)
+
+
+def _real(location: str) -> str:
+    try:
+        return os.path.realpath(location)
+    except FileNotFoundError:  # the working directory was deleted, which the provider says if it matters
+        return location
 
 
 def _is_interchangeable(provider: BaseProvider) -> bool:
@@ -77,7 +84,7 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
 
 def at_work(location: str, run_id: str, branch: str) -> bool:
     """Return whether a run of this process writes that branch."""
-    real = os.path.realpath(location)
+    real = _real(location)
     with guard:
         return any((run_id, branch) in w.queues for w in writers.values() if os.path.realpath(w.store.location) == real)
 

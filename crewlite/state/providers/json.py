@@ -63,7 +63,7 @@ class JsonProvider:
 
     def open(self, location: str) -> JsonStore:
         """Open a directory. The first write creates it (mode 0700, with a .gitignore). Raises StoreUnusable."""
-        root = Path(location).absolute()
+        root = reading.absolute(location)
         if root.is_file():
             found, hint = "file", "choose a directory"
             if is_database(location):

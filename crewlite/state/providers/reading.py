@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError
+from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreError, StoreUnusable
 from crewlite.state.format.commit import CheckpointRecord, ForkBase, Rewind
 from crewlite.state.format.entry import Entry, Head, InvalidEntry, chained, parse, start_of, unseal
 from crewlite.state.format.forms import check_recorded_inputs
@@ -242,6 +242,15 @@ def exists(location: str | Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def absolute(location: str) -> Path:
+    """Return a location as an absolute path. Raises StoreUnusable if the working directory was deleted."""
+    try:
+        return Path(location).absolute()
+    except FileNotFoundError as error:
+        gone = "is relative to the working directory, which was deleted: change to another one, or pass a whole path"
+        raise StoreUnusable(location, gone) from error
 
 
 def file_id(path: Path) -> FileId | None:

@@ -69,7 +69,7 @@ class SqliteProvider:
 
     def open(self, location: str) -> SqliteStore:
         """Open a database. The first write creates it (mode 0600). Raises StoreUnusable."""
-        path = Path(location).absolute()
+        path = reading.absolute(location)
         if path.is_dir():
             hint = "SqliteProvider wants a database file: pass JsonProvider()"
             if location.lower().endswith(_SUFFIXES):
@@ -97,7 +97,7 @@ def file_at(location: str) -> Path:
     That is the location itself; with `.db` appended for the default location, and for a location that does not exist
     where an earlier release has created such a file.
     """
-    path = Path(location).absolute()
+    path = reading.absolute(location)
     beside = path.with_name(f"{path.name}.db")
     earlier = not path.suffix and not os.path.exists(path) and os.path.exists(beside)
     return beside if earlier or path.name == _DEFAULT else path
