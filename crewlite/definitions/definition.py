@@ -28,7 +28,9 @@ _SEEN |= dict.fromkeys(("llm", "manager_llm", "planning_llm"), "a model, or its 
 class Described(Hinting, BaseModel):
     """A frozen model whose construction fails with a ConfigError that lists every problem at once."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True, strict=True)
+    if not TYPE_CHECKING:  # strict for pydantic's plugin for mypy, which checks the arguments of no other models
+        model_config["strict"] = False
 
     @field_validator("failure_policy", mode="plain", check_fields=False)
     @classmethod

@@ -16,7 +16,7 @@ pytest.importorskip("mypy", reason="mypy comes with the extra `check`")
 
 PROGRAM = Path(__file__).with_name("typed_program.py")
 OPTIONS = (
-    *("--config-file=", "--no-incremental", "--ignore-missing-imports", "--follow-imports=silent"),
+    *("--no-incremental", "--ignore-missing-imports", "--follow-imports=silent"),
     *("--scripts-are-modules", "--check-untyped-defs", "--allow-redefinition"),
     # a page repeats names, and does not ask of each result of a search whether there is one
     *(f"--disable-error-code={code}" for code in ("no-redef", "has-type", "var-annotated", "union-attr")),
@@ -47,7 +47,11 @@ def problems(tmp_path_factory):
     folder = tmp_path_factory.mktemp("typed")
     for name, (_, text) in {**programs(), PROGRAM.name: (PROGRAM, PROGRAM.read_text(encoding="utf-8"))}.items():
         (folder / name).write_text(f"{text}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", *OPTIONS, "."]
+    return found_in(folder, "--config-file=")
+
+
+def found_in(folder, *more):
+    command = [sys.executable, "-m", "mypy", *OPTIONS, *more, "."]
     told = children.run(
         command, cwd=folder, env={**os.environ, "MYPYPATH": str(ROOT)}, capture_output=True, text=True, timeout=250
     )
@@ -66,3 +70,10 @@ def test_the_types_in_a_program_are_what_it_works_with(problems):
     wrong = {number: line.partition("  # WRONG ")[2] for number, line in enumerate(lines, 1) if "  # WRONG " in line}
     said = [(line, problem) for module, line, problem in problems if module == PROGRAM.name]
     assert {line: problem.rpartition("[")[2].rstrip("]") for line, problem in said} == wrong, said
+
+
+def test_with_pydantics_plugin_the_same_is_found(problems, tmp_path):
+    """Unless told otherwise, it takes any value for the fields of a model."""
+    (tmp_path / PROGRAM.name).write_text(PROGRAM.read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "mypy.ini").write_text("[mypy]\nplugins = pydantic.mypy\n", encoding="utf-8")
+    assert found_in(tmp_path) == [one for one in problems if one[0] == PROGRAM.name]

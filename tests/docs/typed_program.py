@@ -110,6 +110,7 @@ Crew(tasks=["facts"])  # WRONG list-item
 Task(description="x")  # WRONG call-arg
 crew.tasks.append(facts)  # WRONG attr-defined
 Agent(role="x", goal="y", max_iter="many")  # WRONG arg-type
+CheckpointConfig(location=3)  # WRONG arg-type
 
 
 class State(BaseModel):
