@@ -20,12 +20,12 @@ from crewlite.concurrency.resources import Resource
 from crewlite.definitions.callables import only, parameters_of
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
+from crewlite.recovery.port import Policy
 from crewlite.texts.wording import what_is
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
     from crewlite.concurrency import background
-    from crewlite.recovery.port import Policy
 else:
     background = lazy("crewlite.concurrency.background")
 

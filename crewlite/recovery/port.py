@@ -10,6 +10,8 @@ from crewlite.recovery.checks import having
 if TYPE_CHECKING:
     from crewlite.recovery.failure import Failure
     from crewlite.recovery.remedy import Remedy
+else:
+    Failure = Remedy = Any  # for whoever asks for the type hints
 
 
 class Policy(Protocol):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -48,7 +49,6 @@ from crewlite.system.forked import cached_property
 
 if TYPE_CHECKING:
     import os
-    from uuid import UUID
 
     from crewlite.runtime.kickoffs.root import Root
     from crewlite.state.format.record import Record
