@@ -11,6 +11,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 from crewlite.coming_from import SETTINGS_PAGE, Hinting
 from crewlite.coming_from.settings import settings_of, why_not, without_accepted
@@ -47,6 +48,15 @@ class Described(Hinting, BaseModel):
                 super().__init__(**_wanted_of(type(self), data))
             except ValidationError as error:
                 raise ConfigError(_readable(type(self), error)) from None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
+        try:
+            return handler(core_schema)
+        except PydanticInvalidForJsonSchema:
+            found = f"{cls.__name__} has no JSON schema, because it holds functions and objects that no JSON can give"
+            wanted = f"write a model of your own with the fields that vary, and make the {cls.__name__} of them"
+            raise PydanticInvalidForJsonSchema(f"{found}: {wanted}") from None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Show the fields that were set, and none of the many defaults."""

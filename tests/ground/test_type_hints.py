@@ -7,6 +7,9 @@ import inspect
 import typing
 
 import pytest
+from pydantic.errors import PydanticUserError
+
+from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task
 
 PACKAGES = (
     "crewlite",
@@ -41,3 +44,15 @@ def test_the_type_hints_of_a_public_name_can_be_read(value):
     typing.get_type_hints(value)
     for function in functions_of(value) if inspect.isclass(value) else ():
         typing.get_type_hints(function)
+
+
+@pytest.mark.parametrize("cls", [Agent, BaseTool, Crew, Task])
+def test_what_holds_live_objects_says_why_it_has_no_json_schema(cls):
+    with pytest.raises(
+        PydanticUserError, match=f"{cls.__name__} has no JSON schema, because .*write a model of your own"
+    ):
+        cls.model_json_schema()
+
+
+def test_settings_that_are_plain_data_have_a_json_schema():
+    assert CheckpointConfig.model_json_schema()["properties"]["max_checkpoints"]
