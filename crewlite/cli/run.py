@@ -67,15 +67,18 @@ def run(
     shown on stderr. Each step is saved, so a run that was interrupted, or waits for people, can go on: how is said when
     it ends.
     """
-    if resume and run_id is not None:
-        raise click.UsageError(
-            "--resume searches for an unfinished run, but --run-id names one: pass only one of the two"
-        )
-    if resume and chosen.wait:
-        raise click.UsageError("--resume skips runs that a process is running: to wait for one, name it with --run-id")
     if operation_id is not None and run_id is not None:
         raise click.UsageError("--operation-id and --run-id both say which turn is meant: pass only one of the two")
     given = _inputs(inputs_file, inputs)
+    if resume and "id" not in given:  # the id of a state says which run is meant, if the flow has @persist
+        if run_id is not None:
+            raise click.UsageError(
+                "--resume searches for an unfinished run, but --run-id names one: pass only one of the two"
+            )
+        if chosen.wait:
+            raise click.UsageError(
+                "--resume skips runs that a process is running: to wait for one, name it with --run-id"
+            )
     runner = Runner(chosen)
     with runner.set_up():
         target, to_name = _target_or_project(target)

@@ -45,6 +45,11 @@ def test_a_command_that_is_repeated_with_its_operation_is_the_same_turn(say):
     assert other.stderr.rstrip().endswith("for the next turn, pass another --operation-id")
 
 
+def test_resume_changes_nothing_beside_the_id_of_a_state(say):
+    assert say("a", "--resume", "--wait").stdout == "a\n"
+    assert say("b", "--resume", "--run-id", "mine.2").stdout == "a b\n"
+
+
 def test_a_prune_names_the_fork_that_keeps_old_turns(say, flows):
     for message in "abc":
         say(message)
@@ -53,7 +58,7 @@ def test_a_prune_names_the_fork_that_keeps_old_turns(say, flows):
     done = flows.do("checkpoint", "prune", "--older-than", "0s")
     assert done.stdout == (
         "nothing to take away\n"
-        "old turns are kept, because earlier ones of their states are in use: mine/begun. Finish or delete these\n"
+        "old turns are kept, because earlier ones of their states stay: mine/begun. Finish, repair or delete these\n"
     )
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from crewlite import CheckpointConfig, History
 from crewlite.cli.main import main
 from crewlite.errors import JournalCorrupt, StoreError
-from crewlite.flow import flow, step
+from crewlite.flow import Flow, flow, persist, start, step
 from crewlite.system import disk
 from tests.parts import deletes_a_run
 
@@ -149,6 +149,25 @@ def test_a_run_that_was_deleted_since_it_was_listed_is_left_out_without_a_word(r
         history.delete("second")
         assert [run.run_id for run in history.readable(listing)] == ["third", "first"]
     assert not told(caplog)
+
+
+@pytest.mark.parametrize("seq", [1, 2])
+def test_a_turn_that_cannot_be_read_keeps_the_turns_after_it(location, seq):
+    @persist(CheckpointConfig(location=location))
+    class Chat(Flow):
+        @start()
+        def hear(self):
+            self.state["said"] = self.state.get("said", "") + self.state["message"]
+            return self.state["said"]
+
+    for message in "abcd":
+        Chat().kickoff({"id": "mine", "message": message})
+    Chat().kickoff({"id": "yours", "message": "a"})
+    damage(location, "mine.2", seq=seq)
+    with History(location) as history:
+        done = history.prune(older_than=AT_ONCE)
+    assert (set(done.runs), done.unreadable, done.holding) == ({"mine", "yours"}, ("mine.2",), ("mine.2/main",))
+    assert Chat().kickoff({"id": "mine", "message": "e"}) == "abcde"
 
 
 def test_a_file_that_the_system_does_not_read_now_is_skipped(forbidden, caplog):

@@ -114,8 +114,8 @@ def _tell(screen: Screen, done: Pruned, *, rehearsal: bool) -> None:
         screen.line(f"left alone, because processes run them: {listed(done.busy, _NAMED)}", whole=True)
     if done.holding:
         branches = listed(done.holding, _NAMED)
-        why = f"old turns are kept, because earlier ones of their states are in use: {branches}. Finish or delete these"
-        screen.line(why, whole=True)
+        why = "old turns are kept, because earlier ones of their states stay"
+        screen.line(f"{why}: {branches}. Finish, repair or delete these", whole=True)
     if done.unreadable:
         screen.line(f"left alone, because they cannot be read: {listed(done.unreadable, _NAMED)}", whole=True)
 

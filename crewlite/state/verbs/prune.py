@@ -89,16 +89,19 @@ class _Prune:
     """
     failed: dict[str, OSError] = field(default_factory=dict)
     """What could not be pruned because storage failed."""
+    unreadable: list[str] = field(default_factory=list)
+    """The ids of the runs that cannot be read, of those listed as far as they were tried."""
 
     def done(self) -> Pruned:
         """Prune oldest runs first, so that a state ends with its newest turn if the prune is interrupted."""
-        runs, skipped = {info.run_id: info for info in reversed(self.store.branches())}, list[str]()
-        pruned = sum(each_readable(runs.values(), self._run, skipped=skipped), Pruned())
+        runs = {info.run_id: info for info in reversed(self.store.branches())}
+        self.unreadable += _unlisted(self.store, runs)
+        pruned = sum(each_readable(runs.values(), self._run, skipped=self.unreadable), Pruned())
         pruned += self._unless_failed("the results kept for other runs", self._results)
         if self.failed:
             problem = next(iter(self.failed.values()))
             raise OSError(f"storage failed for {listed([*self.failed], _NAMED)}: {problem}") from problem
-        return pruned + Pruned(unreadable=(*skipped, *_unlisted(self.store, runs)))
+        return pruned + Pruned(unreadable=tuple(self.unreadable))
 
     def _run(self, info: BranchInfo) -> Pruned:
         return self._unless_failed(repr(info.run_id), partial(self._pruned, info.run_id))
@@ -121,6 +124,8 @@ class _Prune:
     def _pruned(self, run_id: str) -> Pruned:
         run = _Run(self.store, run_id)  # without branches if another process has deleted it meanwhile
         kept = self._kept(run)
+        if run.state not in self.states and (earlier := run.turns_before(self.unreadable)):
+            self.states[run.state] = earlier
         if not kept and run.journals and run.state not in self.states:
             self.states[run.state] = ()  # unless it is deleted: storage may fail
             if (done := run.unless_busy(partial(run.removed, dry_run=self.dry_run), *run.journals)).runs:
@@ -195,6 +200,12 @@ class _Run:
         state_id = state_of(main) if main else None
         is_turn = state_id is not None and number_of_turn(self.run_id, state_id) is not None
         return main.run["identity"] if main else "", state_id if state_id and is_turn else self.run_id
+
+    def turns_before(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the main branches of those runs that are earlier turns of the same state by their names."""
+        numbers = {name: number_of_turn(name, self.state[1]) for name in (self.run_id, *names)}
+        own = numbers[self.run_id] or 0
+        return tuple(f"{name}/main" for name, number in numbers.items() if number and number < own)
 
     def touched(self, branch: str) -> float:
         return self.store.touched(self.run_id, branch)
