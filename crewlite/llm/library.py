@@ -46,7 +46,7 @@ _loader: int | None = None
 async def litellm() -> Any:
     """Return the module. The first call imports it in a thread, so that the loop is not blocked.
 
-    Raises ConfigError if that import has come to the program itself.
+    Raises ConfigError if that import has come to a file of the program instead of a module that litellm needs.
     """
     if not _loaded:
         _check_name_of_program()
@@ -123,6 +123,21 @@ def _check_name_of_program() -> None:
         frame = frame.f_back
 
 
+def _check_files_of_program(error: ImportError | AttributeError) -> None:
+    """Raise ConfigError if the import of litellm has missed something in a module that is a file of the program.
+
+    That is a file beside the program, or in the directory that comes first among those that Python looks in.
+    """
+    named = error.name if isinstance(error, ImportError) else getattr(error.obj, "__name__", None)
+    name = str(named or "").partition(".")[0]
+    file = getattr(sys.modules.get(name), "__file__", None)
+    beside = [os.path.dirname(getattr(sys.modules["__main__"], "__file__", None) or ""), *sys.path[:1]]
+    if file and os.path.realpath(os.path.dirname(file)) in map(os.path.realpath, beside):
+        raise ConfigError(
+            f"litellm imports a module {name!r}, and Python finds {file} instead: give that file another name"
+        ) from error
+
+
 def _load() -> Any:
     global _loaded, _loader
     with _lock:
@@ -132,11 +147,14 @@ def _load() -> Any:
             first, _loader = "litellm" not in sys.modules, threading.get_ident()
             try:
                 module = imported("litellm")
+                if first:  # else the program has set it up as it wants it
+                    _quieten(module)
+                _fetch_no_tokenizers(module)
+            except (ImportError, AttributeError) as error:
+                _check_files_of_program(error)
+                raise
             finally:
                 _loader = None
-            if first:  # else the program has set it up as it wants it
-                _quieten(module)
-            _fetch_no_tokenizers(module)
             _keep_secrets()
             _loaded = True
         return sys.modules["litellm"]

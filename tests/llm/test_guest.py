@@ -114,3 +114,36 @@ def test_a_program_named_as_what_litellm_imports_is_told_so(tmp_path, name, kick
     wanted = f"ConfigError: litellm imports a module '{name}', and Python finds this program instead: give {program} "
     assert done.returncode == 1
     assert f"{wanted}another name" in done.stderr
+
+
+MAIN = """
+import sys
+from crewlite import Agent, LLM
+llm = LLM('openai/gpt-4o', base_url='http://127.0.0.1:9', api_key='x')
+agent = Agent(role='R', goal='g', backstory='b', llm=llm)
+if __name__ == "__main__":
+    agent.kickoff('x')
+"""
+
+
+@pytest.mark.parametrize("name", ["openai", "litellm", "httpx"])
+@pytest.mark.parametrize("how", ["the program", "beside the program", "at the command line"])
+def test_a_file_that_hides_what_litellm_imports_is_named(tmp_path, name, how):
+    """The import of litellm only misses something in it, as the program kicks off under `if __name__ == "__main__"`."""
+    hiding, program = tmp_path / f"{name}.py", tmp_path / ("main.py" if how == "beside the program" else f"{name}.py")
+    hiding.write_text("TIDES = 7\n")
+    program.write_text(MAIN)
+    command = [sys.executable, str(program)]
+    if how == "at the command line":
+        command = [sys.executable, "-P", "-m", "crewlite", "run", f"{program}:agent", "--message", "x"]
+    done = children.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    wanted = f"litellm imports a module '{name}', and Python finds {hiding} instead: give that file another name"
+    assert wanted in done.stderr.replace("this program instead: give ", f"{hiding} instead: give ")
+
+
+def test_an_error_of_the_import_of_litellm_that_no_file_of_the_program_causes_stays_as_it_is(tmp_path):
+    (tmp_path / "main.py").write_text(f"import httpx\ndel httpx.Headers\n{MAIN}")
+    done = children.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert "AttributeError: module 'httpx' has no attribute 'Headers'" in done.stderr
+    assert "another name" not in done.stderr
