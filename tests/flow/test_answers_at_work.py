@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crewlite import History, event_bus
+from crewlite import CheckpointConfig, History, event_bus
 from crewlite.errors import AnswerRefused, RefError, Suspended
 from crewlite.events import FlowPausedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow, step
+from crewlite.state.journal import letters
+from crewlite.system import disk
+from tests import children
 
 
 @contextlib.contextmanager
@@ -177,3 +181,27 @@ def test_what_is_begun_does_not_hang_on_how_soon_a_sibling_waits_for_an_answer(o
     assert len(waits.value.waiting) == 2
     answers = dict.fromkeys(waits.value.waiting, 2)
     assert work.kickoff(run_id="r", answers=answers) == 4
+
+
+def test_an_answer_to_a_run_that_has_ended_waits_until_the_run_lets_go_of_its_branch(tmp_path):
+    ended, held, go = threading.Event(), threading.Event(), threading.Event()
+    where = str(tmp_path / "runs.db")  # of a journal in a file, the lock is awaited before it is read
+
+    @flow(checkpoint=CheckpointConfig(location=where))
+    def work() -> int:
+        return ask("How much?", int, name="much")
+
+    def hold(operation):
+        if ended.is_set() and threading.current_thread().name == "crewlite-writer":
+            held.set()
+            go.wait(60)
+
+    event_bus.on(FlowPausedEvent, lambda source, event: ended.set())
+    with disk.watched(hold), at_work(work, held, run_id="r") as came, History(where) as history:
+        with ThreadPoolExecutor(1) as threads:
+            given = threads.submit(history.answer, "r", "human:much", 41)
+            children.until(lambda: given.done() or history._store.results.recall(letters._KEY))
+            go.set()
+            assert given.result(60)
+    assert isinstance(came[0], Suspended)
+    assert work.kickoff(run_id="r") == 41

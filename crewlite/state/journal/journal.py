@@ -322,6 +322,7 @@ class Journal:
         if not (queue := self.queue):
             self._drop_claim()
             return
+        queue.receive = None  # a letter that comes now is for whoever has the branch next
         back: CommitParts = {"released": True, "cancelled": True} if cancelled else {"released": True}
         try:
             if queue.fenced:  # the store accepts no more commits of this run

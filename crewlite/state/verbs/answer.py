@@ -108,7 +108,8 @@ def answer(
             _check_is_for(sent, record)
         if journal := at_work_on(record.claim, store.location):
             answered = partial(_answered, journal.record, journal.secrets, address, value, ahead=ahead)
-            return [], (_answer_live(journal, answered), doubt)
+            if (is_new := _answer_live(journal, answered)) is not None:
+                return [], (is_new, doubt)
         lives = partial(holder, store, run_id, branch, record.claim)
         by = lives()
         unused = by is None and not (record.finished or record.settled(address))
@@ -171,15 +172,14 @@ def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
     )
 
 
-def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> bool:
-    """Give a run at work the answer that `make` returns. Returns whether there was one."""
+def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> bool | None:
+    """Give a run at work the answer that `make` returns. Returns whether there was one; None if the run has ended."""
     try:
         return change(journal, make, bool, "the answer was").result()
-    except StoreError as error:
+    except StoreError:
         if not journal.closed:
             raise
-        kind = journal.record.kind  # the run has ended and lets go of the branch next
-        raise BranchConflictError(journal.run_id, journal.branch, kind=kind) from error
+        return None  # it lets go of the branch next: a letter waits until then
 
 
 def _answered(
