@@ -157,7 +157,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on an event loop, from a thread in which blocking code runs, and return its result."""
-    return result_of(begin_on(loop, work))
+    return wait(begin_on(loop, work), of=loop)
 
 
 def wait(
@@ -189,20 +189,21 @@ def next_of(
     """Wait for the next item of a queue and return it. Raises queue.Empty after `timeout` seconds.
 
     An exception of a signal handler ends the wait. (In the wait of a threading.Event it may become a RuntimeError.)
-    Logs a warning while code blocks `of`, the event loop that has to deliver the item. With None that is the background
-    loop, and RuntimeError is raised if it has halted.
+    Logs a warning while code blocks `of`, the event loop that has to deliver the item; None is the background loop.
+    Raises RuntimeError if that loop was closed, or has halted: the item never comes.
     """
     watch: LoopWatch | None = None
     until = math.inf if timeout is None else steady() + timeout
     while True:
-        left = until - steady()
+        is_gone, left = of.is_closed() if of else _loop is None, until - steady()
         try:
             return items.get(timeout=max(0.0, min(left, _LOOK)))
         except queue.Empty:
             if left <= _LOOK:
                 raise
-        if not (of or _loop):
-            raise RuntimeError("the process is ending, and the event loop that does this work has halted")
+        if is_gone:
+            why = "was closed before the work had ended" if of else "has halted, as the process is ending"
+            raise RuntimeError(f"the event loop that does this work {why}")
         watch = watch or LoopWatch(of or loop())
         watch.look()
 

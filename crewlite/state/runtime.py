@@ -151,7 +151,7 @@ class RuntimeState(Bag):
         started = time.perf_counter()
         at = None if location is None else manual.opened_at(os.fspath(location), provider)
         naming = manual.name_checkpoint(self._journal, lambda: self._checkpoint_parts(label, metadata), at)
-        return self._named(naming.result(), started)
+        return self._named(manual.outcome(self._journal, naming), started)
 
     async def acheckpoint(
         self,

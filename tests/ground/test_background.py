@@ -178,7 +178,7 @@ def test_a_handler_of_the_exit_that_waits_for_a_run_when_the_loop_has_halted_is_
         handle = endless.submit()
     """
     ended = ending(code, tmp_path)
-    assert "RuntimeError: the process is ending, and the event loop that does this work has halted" in ended.stderr
+    assert "RuntimeError: the event loop that does this work has halted, as the process is ending" in ended.stderr
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from concurrent.futures import Future
 
@@ -15,6 +16,7 @@ from crewlite.state.format.entry import next_entry
 from crewlite.state.journal.opening import open_writer
 from crewlite.state.providers import InMemoryProvider, JsonProvider
 from crewlite.testing import ScriptedLLM
+from tests import children
 
 
 def asked(act):
@@ -144,3 +146,78 @@ def test_a_run_at_work_is_not_taken_over_by_another_provider_object_of_this_proc
     assert isinstance(second.exception(20), BranchConflictError)
     go.set()
     assert first.result(20) == "sync"
+
+
+LOOP_CLOSED = """
+import asyncio, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from crewlite import CheckpointConfig, History, event_bus
+from crewlite.errors import StoreError
+from crewlite.events import StepStartedEvent
+from crewlite.flow import ask, bound, flow, step
+
+@step
+async def slow():
+    await asyncio.sleep(600)
+
+def wait():
+    try:
+        slow.submit().result()
+    except RuntimeError as error:
+        print(error)
+
+@step
+def waits():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(bound(wait)).result()
+
+@step
+def asks():
+    return ask("How much?", int, name="much")
+
+@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
+async def work():
+    await asyncio.gather(waits.submit(), asks.submit())
+
+begun = []
+event_bus.on(StepStartedEvent, lambda source, event, state: begun.append(state))
+
+async def main():
+    global kept
+    kept = asyncio.ensure_future(work.akickoff(run_id="r"))
+    while len(begun) < 3:
+        await asyncio.sleep(0.01)
+    with History(sys.argv[1]) as history:
+        while not history.run("r").waiting:
+            await asyncio.sleep(0.01)
+
+def name():
+    try:
+        begun[0].checkpoint()
+    except StoreError as error:
+        print("the run has ended" in str(error))
+
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main())
+naming = threading.Thread(target=name)
+naming.start()
+while not loop._ready:
+    time.sleep(0.01)
+loop.close()
+naming.join()
+with History(sys.argv[1]) as history:
+    [asked] = history.run("r").waiting
+    print("answered", history.answer("r", asked, 41), history.doctor())
+"""
+
+
+def test_what_waits_for_a_run_whose_loop_was_closed_is_told_so_and_the_program_ends(on_disk, tmp_path):
+    """The threads of an executor are joined as the program ends."""
+    said = {"stdout": children.PIPE, "stderr": children.PIPE, "text": True, "check": True}
+    done = children.run([sys.executable, "-c", LOOP_CLOSED, on_disk().location], cwd=tmp_path, **said)
+    assert sorted(done.stdout.splitlines()) == [
+        "True",
+        "answered True []",
+        "the event loop that does this work was closed before the work had ended",
+    ]
+    assert "Traceback" not in done.stderr

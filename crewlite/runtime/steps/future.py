@@ -62,7 +62,8 @@ class StepFuture(Generic[T]):
                 return background.wait(self._elsewhere(), timeout, self._name, "Wait longer with result()", loop)
         finally:
             self._hand_over()
-            loop.call_soon_threadsafe(self._mark_awaited)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(self._mark_awaited)
 
     def done(self) -> bool:
         """Return whether the step has ended, successfully or not."""

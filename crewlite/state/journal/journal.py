@@ -58,12 +58,10 @@ class Journal:
     queue: WriteQueue | None = None
     """The queue of entries for the store; None while the record is in memory only."""
     receive: Callable[[Journal, Letter], Future[bool]] | None = None  # records an answer; None: it takes none
-    degraded: bool = False
-    """Whether something could not be saved."""
+    degraded: bool = False  # whether something could not be saved
     broken: BaseException | None = None
     """The error of a save in the background that must stop the run, if any; the next save raises it."""
-    claim: Claim | None = None
-    """The claim under which this process writes the branch."""
+    claim: Claim | None = None  # under which this process writes the branch
     closed: bool = False
     warned: bool = False  # whether the log says that not everything is saved
     delayed: bool = False  # whether commits could not be stored at first
@@ -322,7 +320,7 @@ class Journal:
         if not (queue := self.queue):
             self._drop_claim()
             return
-        queue.receive = None  # a letter that comes now is for whoever has the branch next
+        queue.receive = None  # a letter is for whoever has the branch next
         back: CommitParts = {"released": True, "cancelled": True} if cancelled else {"released": True}
         try:
             if queue.fenced:  # the store accepts no more commits of this run
@@ -388,10 +386,11 @@ _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()  # of this 
 
 
 def at_work_on(claim: Claim | None, location: str) -> Journal | None:
-    """Return the journal with which this process writes the branch under this claim; None if it does not write it."""
+    """Return the journal with which this process writes the branch under this claim; None if it writes no more."""
     journal = _journals.get(claim["id"]) if claim else None  # compare locations too, as a copy has the same claim
-    there = journal is not None and os.path.realpath(str(journal.location)) == os.path.realpath(location)
-    return journal if there else None
+    if journal is None or journal.closed or journal.loop.is_closed():
+        return None
+    return journal if os.path.realpath(str(journal.location)) == os.path.realpath(location) else None
 
 
 @in_child

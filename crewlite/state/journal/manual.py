@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from crewlite.concurrency import background
 from crewlite.concurrency.background import ends_task, ordinary
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.state.format.commit import CheckpointRecord, Commit, CommitParts
@@ -60,6 +61,16 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
     if at:
         naming.add_done_callback(lambda _: at.release())
     return naming
+
+
+def outcome(journal: Journal, asked: Future[T]) -> T:
+    """Wait for what was asked of a journal, and return it. Raises StoreError if the run's loop was closed first."""
+    try:
+        return background.wait(asked, of=journal.loop)
+    except RuntimeError:
+        if asked.done():
+            raise
+        raise journal.ended() from None
 
 
 def ref_of(journal: Journal, checkpoint: CheckpointRecord) -> str:

@@ -113,7 +113,7 @@ class Bag(NamedValues):
         BranchConflictError or RunCancelled if another process has taken the branch or cancelled the run.
         """
         started = time.perf_counter()
-        return self._completed(*self._snap(label, metadata).result(), started)
+        return self._completed(*manual.outcome(self._journal, self._snap(label, metadata)), started)
 
     async def asnapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
         """`snapshot`, for coroutines."""
@@ -233,7 +233,7 @@ class Bag(NamedValues):
             ours = origin and (origin.id in journal.record.checkpoints or origin.id in journal.record.dropped)
             return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
 
-        manual.change(journal, parts, lambda parts: None).result()
+        manual.outcome(journal, manual.change(journal, parts, lambda parts: None))
 
 
 _OUTSIDE_STEPS = {name for cls in Bag.__mro__ for name in vars(cls)} | {"checkpoint", "acheckpoint", "flush", "aflush"}

@@ -25,7 +25,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal, at_work_on
 from crewlite.state.journal.letters import Letter, send
 from crewlite.state.journal.lineage import recorded
-from crewlite.state.journal.manual import change
+from crewlite.state.journal.manual import change, outcome
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.misfits import misfit
 from crewlite.state.verbs.from_outside import appended, holder
@@ -175,9 +175,9 @@ def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
 def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> bool | None:
     """Give a run at work the answer that `make` returns. Returns whether there was one; None if the run has ended."""
     try:
-        return change(journal, make, bool, "the answer was").result()
+        return outcome(journal, change(journal, make, bool, "the answer was"))
     except StoreError:
-        if not journal.closed:
+        if at_work_on(journal.claim, str(journal.location)):
             raise
         return None  # it lets go of the branch next: a letter waits until then
 

@@ -14,7 +14,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal import lineage
 from crewlite.state.journal.journal import Journal, at_work_on
-from crewlite.state.journal.manual import name_checkpoint
+from crewlite.state.journal.manual import name_checkpoint, outcome
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
@@ -76,8 +76,7 @@ def _give_at_work(store: Store, journal: Journal, found: Checkpoint, total: str,
                 raise _label_taken(name, found.run_id, found.branch, other)
         return {"place": _checkpoint(record, record.checkpoints[found.id], total, name)}
 
-    identifier: str = name_checkpoint(journal, make, None).result()["place"]["id"]
-    return identifier
+    return outcome(journal, name_checkpoint(journal, make, None))["place"]["id"]
 
 
 def _lines(store: Store, found: Checkpoint) -> Lines:
