@@ -72,6 +72,8 @@ class Trial(FlowFunction[..., Any]):
 class _TrialRoot(FlowRoot):
     """The root of a trial, whose events are those of a test or a training."""
 
+    waits = None  # as for a crew: the event of each question says that it waits
+
     def __init__(self, trial: Trial) -> None:
         super().__init__(trial)
         self._voice, self.asks_people = trial.voice, trial.asks_people

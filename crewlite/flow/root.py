@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from crewlite import events
 from crewlite.durable import Step
@@ -36,7 +36,7 @@ class FlowRoot(Root[Returned]):
     """A flow in one kickoff."""
 
     default_events = frozenset({"step_completed", "task_completed"})
-    waits = events.FlowPausedEvent
+    waits: ClassVar[type[events.FlowPausedEvent] | None] = events.FlowPausedEvent
     exact = True
 
     def __init__(self, flow: Flow) -> None:

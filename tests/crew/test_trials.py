@@ -42,7 +42,7 @@ from crewlite.events import BaseEvent
 from crewlite.llm import ToolCall
 from crewlite.recovery import escalate
 from crewlite.runtime.kickoffs.request import Progress, Request
-from crewlite.testing import ScriptedLLM
+from crewlite.testing import EventRecorder, ScriptedLLM
 from tests import children
 from tests.cuts import lives
 
@@ -204,8 +204,9 @@ def test_a_training_that_is_killed_anywhere_goes_on_and_pays_nothing_twice():
 
 def test_a_person_is_asked_for_feedback_and_a_manager_learns_too(on_disk):
     crew = crew_of(checkpoint=on_disk(), process=Process.hierarchical, manager_llm=ScriptedLLM(says))
-    with pytest.raises(Suspended) as waits:
+    with pytest.raises(Suspended) as waits, EventRecorder() as heard:
         crew.train(1, inputs=TOPIC, run_id="r")
+    assert heard.types[-1] == "human_feedback_requested", "and nothing of a flow, which it is not to its caller"
     assert list(waits.value.waiting) == ["human:feedback.1.one"]
     assert "To resume it, call test or train of the crew again with run_id='r', answers=" in str(waits.value)
     with pytest.raises(
