@@ -7,7 +7,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Protocol, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, ParamSpec, Protocol, Self, TypedDict, Unpack, overload
 
 from typing_extensions import TypeVar  # with a default, which Python has from 3.13 on
 
@@ -126,7 +126,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
         except OnLoopThread as error:
             raise OnLoopThread(self.name, f"await {self.name}.akickoff(...)") from error
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: None, owner: type | None = None) -> Self:  # so type checkers refuse a flow as a method
         if instance is None:  # a class may serve as a namespace of flows
             return self
         raise ConfigError(f"{self.label} is a method; wanted a function: pass the object as an argument")

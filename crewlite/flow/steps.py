@@ -129,7 +129,7 @@ class StepFunction(Generic[P, R, V]):
         """Return all that the step's results depend on besides arguments, for steps whose code uses this step."""
         return code_of(self.name, self.func, self._version, self._deps, inside)
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __get__(self, instance: None, owner: type | None = None) -> Any:  # so type checkers refuse a step as a method
         raise ConfigError(f"@step {self.name!r} is a method; wanted a function: pass the object as an argument")
 
     def __repr__(self) -> str:

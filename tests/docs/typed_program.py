@@ -102,6 +102,20 @@ async def fetching(url: str) -> Report:
 
 assert_type(survey.kickoff(["a"], run_id="r"), int)
 assert_type(asyncio.run(fetching.akickoff("u")), Report)
+
+
+class Reader:
+    @step
+    def read(self, page: str) -> str:
+        return page
+
+    @flow
+    def all(self, pages: list[str]) -> str:
+        return pages[0]
+
+
+Reader().read("a")  # WRONG arg-type
+Reader().all.kickoff(["a"])  # WRONG arg-type
 words_of(3)  # WRONG arg-type
 words_of("a", most=3)  # WRONG call-arg
 Crew(tasks=facts)  # WRONG arg-type
