@@ -434,3 +434,13 @@ def test_time_that_a_budget_has_cut_is_counted_so_the_same_kickoff_pays_nothing_
     with pytest.raises(TimeBudgetExceeded):
         desk(0.55).kickoff(run_id="r")  # which would do for what is left, were the time not counted
     assert desk(60).kickoff(run_id="r").raw == "done"
+
+
+def test_a_handle_says_of_a_run_that_a_budget_has_stopped_what_its_record_says(on_disk):
+    agent = Agent(role="A", goal="g", llm=ScriptedLLM(lambda messages: "x"))
+    tasks = [Task(name=name, description="d", expected_output="x", agent=agent) for name in "ab"]
+    handle = Crew(tasks=tasks, checkpoint=on_disk(), max_tokens=5).submit(run_id="r")
+    with pytest.raises(BudgetExceeded):
+        handle.result()
+    with History(on_disk().location) as history:
+        assert handle.status == history.run("r").status == "unfinished"

@@ -107,7 +107,7 @@ def wait(handle):
     try:
         print(handle.result())
     except ProgramEnding as error:
-        print(repr(error.__cause__), error)
+        print(repr(error.__cause__), error, handle.status)
 
 if until_refused:
     threading.Thread(target=wait, args=(run.submit(run_id="one"),)).start()
@@ -126,6 +126,7 @@ def test_a_run_that_python_refuses_a_thread_as_the_program_ends_has_not_failed_a
     assert done.stdout.startswith("RuntimeError('cannot schedule new futures after ")
     assert "none of its steps has failed" in done.stdout
     assert "Start the program again to go on" in done.stdout
+    assert done.stdout.endswith(" unfinished\n")
     assert "This program ends before 1 run" in done.stderr
     assert "To go on: run the same script again" in done.stderr
     found = History(tmp_path / "runs.db").run("one")

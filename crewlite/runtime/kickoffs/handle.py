@@ -15,7 +15,7 @@ from crewlite.concurrency import background
 from crewlite.concurrency.between_loops import ended_by_itself, result_of
 from crewlite.concurrency.threads import check_program_goes_on
 from crewlite.definitions.keywords import methods_with_known_keywords
-from crewlite.errors import OnLoopThread, ProgramEnding, RunCancelled, Suspended, add_note, repr_of
+from crewlite.errors import CONTROL_FLOW, OnLoopThread, ProgramEnding, RunCancelled, Suspended, add_note, repr_of
 from crewlite.lazy import futures
 from crewlite.runtime.kickoffs.left_behind import is_finished, named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
@@ -25,7 +25,7 @@ from crewlite.usage import Usage
 
 R = TypeVar("R")
 log = logging.getLogger("crewlite.run")
-Status = Literal["running", "waiting", "finished", "failed", "cancelled"]
+Status = Literal["running", "waiting", "finished", "failed", "unfinished", "cancelled"]
 _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whether the run has begun
 
 
@@ -79,9 +79,11 @@ class RunHandle(Generic[R]):
 
     @property
     def status(self) -> Status:
-        """The status: "running" until the run has released its branch. "waiting": for people to answer.
+        """The status: "running" until the run has released its branch, then that of `RunHistory.status`.
 
-        Raises ConfigError in a process that was forked while the run was at work.
+        "waiting": for people to answer. "unfinished": it was stopped without having failed, such as by a budget, by the
+        end of the program, or by another process that has taken it. Raises ConfigError in a process that was forked
+        while the run was at work.
         """
         if not self._future.done():
             background.check_process(self._process, self._what)
@@ -90,7 +92,9 @@ class RunHandle(Generic[R]):
         error = self._future.exception()
         if isinstance(error, Suspended):
             return "waiting"
-        return "cancelled" if isinstance(error, RunCancelled) else "finished" if error is None else "failed"
+        if isinstance(error, RunCancelled):
+            return "cancelled"
+        return "finished" if error is None else "unfinished" if isinstance(error, CONTROL_FLOW) else "failed"
 
     @property
     def at_work(self) -> bool:
