@@ -114,8 +114,9 @@ def test_one_goes_on_from_a_variant_with_the_definition_that_ran_it_and_the_stud
         return base.with_(tasks=[*base.tasks, title])
 
     wanted = "is a finished variant of a study, .* fork it: crew.fork\\('r/explore/main/{}'\\).kickoff\\(\\)"
-    with pytest.raises(ConfigError, match=wanted.format("edit")):
-        longer(made).kickoff(from_checkpoint=study["edit"].ref)
+    for verb in (longer(made).kickoff, longer(made).preview):
+        with pytest.raises(ConfigError, match=wanted.format("edit")):
+            verb(from_checkpoint=study["edit"].ref)
     rerun = CheckpointConfig(restore_from=best.ref, on_drift="rerun")
     with pytest.raises(ConfigError, match=wanted.format("prompt")):
         made.kickoff(from_checkpoint=rerun)

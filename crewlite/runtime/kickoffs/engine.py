@@ -19,23 +19,18 @@ from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.advice import note_way_on
 from crewlite.runtime.kickoffs.answers import answers_given, approvals_given
 from crewlite.runtime.kickoffs.handle import RunHandle
-from crewlite.runtime.kickoffs.joining import check_joined, when_free
+from crewlite.runtime.kickoffs.joining import when_free
 from crewlite.runtime.kickoffs.kickoff import drive, inside
 from crewlite.runtime.kickoffs.left_behind import awaited
 from crewlite.runtime.kickoffs.plan import Plan, check_one_store, continued, plan
 from crewlite.runtime.kickoffs.preview import Preview, preview as foresee
 from crewlite.runtime.kickoffs.program import named_by_program
 from crewlite.runtime.kickoffs.request import Finished, Progress, Request
+from crewlite.runtime.kickoffs.resume_checks import check_resume
 from crewlite.runtime.kickoffs.resumption import (
     branch_for,
-    check_newest,
     check_of_run_at_work,
-    check_rerun,
-    check_variant,
-    definition_now,
-    inputs_of,
     is_same_turn,
-    kept_result,
     masked,
     newest_unfinished,
     secrets_of,
@@ -44,7 +39,7 @@ from crewlite.runtime.kickoffs.resumption import (
 )
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
-from crewlite.runtime.kickoffs.secret_inputs import refuse_masked, refuse_to_find_by
+from crewlite.runtime.kickoffs.secret_inputs import refuse_to_find_by
 from crewlite.runtime.main_thread.sync_bridge import print_briefly, run_sync
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
@@ -325,32 +320,20 @@ async def _resume(
     """Resume a recorded run where it stopped, or prepare to return its stored result."""
     record = journal.record
     with _announced(root.source, journal, target):
-        inputs, others = inputs_of(root, request, journal)
-        if record.fresh:
-            root.check_beginning(inputs, record)
-        if request.progress.waited:
-            check_joined(root, journal)
-        drifted = None if others else await kept_result(root, journal, inputs, config, target)
-        finished = drifted is not None
-        answers = answers_given(root, journal, request, changed=bool(others), on_drift=config.on_drift)
-        check_rerun(journal, request.attempts, root.kind)
-        superseded = record.finished and not finished
-        approved = approvals_given(journal, request)
+        inputs, parts, drifted = await check_resume(root, request, journal, target, config)
+        superseded = record.finished and drifted is None
         if drifted is not None:
             warn_kept(journal, drifted)
             warn_stored(root, record, target, journal)
         else:
-            refuse_masked(journal, request.inputs)
-            check_newest(root, record, target)
-            check_variant(root, request, journal)
             if superseded:
                 journal.invalidate("", root.kind, at_once=False)
             copied: CommitParts = {"copied": [target.copied]} if target.copied and target.copied == record.sum else {}
-            await store_claim(journal, others | answers | definition_now(root, journal) | approved | copied)
+            await store_claim(journal, parts | copied)
         request.progress.attach(journal)
     run = Run(
         journal,
-        _subscriber(root, config, asleep=finished),
+        _subscriber(root, config, asleep=drifted is not None),
         config.on_drift or "keep",
         resumed=True,
         exact=root.exact,

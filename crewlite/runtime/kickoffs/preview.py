@@ -10,20 +10,12 @@ from typing import Any
 from crewlite.concurrency import background
 from crewlite.encoding.codec import digest
 from crewlite.errors import ConfigError, CrewliteError, RefError, RepeatedCall, text_of
-from crewlite.runtime.kickoffs.answers import answers_given
 from crewlite.runtime.kickoffs.dry_scope import Drive, DryScope, PreviewStep, Unknown, recorded_inside, reused
 from crewlite.runtime.kickoffs.plan import continued, plan
 from crewlite.runtime.kickoffs.request import Request
-from crewlite.runtime.kickoffs.resumption import (
-    branch_for,
-    check_newest,
-    definition_now,
-    inputs_of,
-    kept_result,
-    secrets_of,
-)
+from crewlite.runtime.kickoffs.resume_checks import check_resume
+from crewlite.runtime.kickoffs.resumption import branch_for, secrets_of
 from crewlite.runtime.kickoffs.root import Root
-from crewlite.runtime.kickoffs.secret_inputs import refuse_masked
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import MadeCall
@@ -84,25 +76,21 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         )
     record = Record.of(entries)
     journal = Journal(found.run_id, found.branch, record, secrets_of(root, config))
-    inputs, others = inputs_of(root, request, journal)
-    if record.fresh:
-        root.check_beginning(inputs, record)
-    if not others and await kept_result(root, journal, inputs, config, found) is not None:
+    inputs, parts, drifted = await check_resume(root, request, journal, found, config)
+    if drifted is not None:
         return Preview(tuple(reused(record.outcomes[at]) for at in recorded_inside(record.outcomes, "")))
-    refuse_masked(journal, request.inputs)
-    check_newest(root, record, found)
+    superseded = record.finished
+    journal.commit(parts, lambda error: None)  # in memory, as there is no store
     run = Drive(
         journal,
         CheckpointSubscriber(frozenset()),
         config.on_drift or "keep",
         resumed=True,
         exact=root.exact,
-        superseded=record.finished,
+        superseded=superseded,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
         arguments=arguments_of(entries),
     )
-    first = others | answers_given(root, journal, request, changed=bool(others), on_drift=config.on_drift)
-    journal.commit(first | definition_now(root, journal), lambda error: None)  # in memory, as there is no store
     ends = await _driven(root, inputs, run)
     running = {step.address for step in run.steps if step.verdict in ("runs", "may run")}
     return Preview(tuple(run.steps), ends, repeated(entries, beside, record, run.before, running))
