@@ -306,8 +306,8 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
-    given: Any = {"answers": dict(request.answers or {}), "rerun": request.attempts}
-    return Run(journal, _subscriber(root, config), exact=root.exact, **given), inputs
+    subscriber, given = _subscriber(root, config), dict(request.answers or {})
+    return Run(journal, subscriber, exact=root.exact, answers=given, rerun=request.attempts), inputs
 
 
 async def _resume(

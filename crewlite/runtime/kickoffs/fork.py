@@ -53,9 +53,16 @@ def forked(
     changed = changes_for(live, edits, rerun, inputs)
     secrets = Secrets.of(*(live.secret_sources() if live is not None else ()), extra=own.redact or ())
     found = copy_if_elsewhere(found, given)
-    about: Any = {"branch": branch, "operation_id": operation_id, "changed": changed, "secrets": secrets}
-    check = kickoff_check(live, own.overridden_by(given), secrets) if live is not None else None
-    made = fork(found, source, **about, check=check, allow_effects=allow_effects)
+    made = fork(
+        found,
+        source,
+        branch=branch,
+        operation_id=operation_id,
+        changed=changed,
+        secrets=secrets,
+        check=kickoff_check(live, own.overridden_by(given), secrets) if live is not None else None,
+        allow_effects=allow_effects,
+    )
     at = bound_there(given, made)
     return source.from_checkpoint(at, bind=bind) if isinstance(source, type) else source.bound_to(at)
 

@@ -138,14 +138,24 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
         return None
     with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
         description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
-        about = description["type"], description["message"], description["traceback"], data["raised"]
-        error = raised(frame.origin.name, ReportedFailure(*about))
+        reported = ReportedFailure(
+            description["type"], description["message"], description["traceback"], data["raised"]
+        )
+        error = raised(frame.origin.name, reported)
         outcome = step.decode(data["outcome"]) if "outcome" in data else None
         frame.children.failed = dict.fromkeys(description["causes"], error)
         if frame.sayings is not None and data["said"]:
             frame.sayings.say(data["said"])
-        given = error, data["ms"], data["said"], "outcome" in data, outcome, description, failure
-        return FailedAttempt(*given, description.get("usage"))
+        return FailedAttempt(
+            error,
+            data["ms"],
+            data["said"],
+            has_outcome="outcome" in data,
+            outcome=outcome,
+            described=description,
+            failure=failure,
+            usage=description.get("usage"),
+        )
     return None
 
 

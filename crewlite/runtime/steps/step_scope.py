@@ -339,10 +339,15 @@ class StepScope(Frame):
             return EXECUTE
         once = step.effect == "once"
         late = not in_turn if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
-        basis = self.basis(address) if step.rests_on_more else replay.Basis()
-        early = step.drift == replay.MAY_DIFFER and not children.is_next(address, record)
-        own = address, step.kind.name, step.question, digest, step.drift, once
-        question = Question(*own, late, in_turn, early, step.after, basis, moved=address in children.moved)
+        question = Question(
+            *(address, step.kind.name, step.question, digest, step.drift, once),
+            comes_late=late,
+            in_turn=in_turn,
+            is_early=step.drift == replay.MAY_DIFFER and not children.is_next(address, record),
+            after=step.after,
+            basis=self.basis(address) if step.rests_on_more else replay.Basis(),
+            moved=address in children.moved,
+        )
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):
             raise replayed.refusal(self, step, question, decision)
