@@ -15,10 +15,10 @@ from crewlite.runtime.steps.replay import (
     MAY_DIFFER,
     Execute,
     Mode,
-    Question,
     Refuse,
     Reraise,
     Reuse,
+    StepQuestion,
     decide,
     missed,
 )
@@ -49,8 +49,8 @@ def record(*outcomes: Outcome, failed: Attempt | None = None, **more: object) ->
     return made
 
 
-def question(digest: str = ASKED, **more: object) -> Question:
-    return Question("step:go", "step", "Rome", digest, **more)  # type: ignore[arg-type]
+def question(digest: str = ASKED, **more: object) -> StepQuestion:
+    return StepQuestion("step:go", "step", "Rome", digest, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_question_that_an_earlier_release_recorded_with_fewer_parts_is_the_sam
         {"$": "model", "c": f"{__name__}:Open", "v": {"n": 2}},
         moments[1],
     ]
-    now = Question("step:go", "step", asked, codec.digest(["step", asked]))
+    now = StepQuestion("step:go", "step", asked, codec.digest(["step", asked]))
     known = record(outcome(digest=codec.digest(["step", before])))
     assert verdict(decide(known, now, STRICT)) == "reuse"
     before[0]["v"]["at"] = moments[1]
@@ -255,7 +255,7 @@ def test_what_follows_a_failure_that_is_tried_again_is_not_missed():
 
 def test_the_result_of_a_run_answers_unless_it_is_superseded():
     finished = record(outcome(""))
-    whole = Question("", "flow", "Rome", OTHER)
+    whole = StepQuestion("", "flow", "Rome", OTHER)
     assert verdict(decide(finished, whole, Mode())) == "reuse"
     assert verdict(decide(finished, whole, Mode(superseded=True))) == "run"
 

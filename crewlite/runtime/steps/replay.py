@@ -49,8 +49,8 @@ DIFFERS = "differs"
 """The key in the provenance of an outcome from code that asked other questions than were recorded: `Mode.differs`."""
 
 
-class Question(NamedTuple):
-    """A request for a step: the address of the step, its question as JSON, and how a changed question is handled."""
+class StepQuestion(NamedTuple):
+    """What a step is asked: its address, its question as JSON, and how a changed question is handled."""
 
     address: str
     kind: str
@@ -179,7 +179,7 @@ NEW_COURSE = Execute(diverges=True, differs=True)
 """Run the step: it is the first that differs, in code that may do something else than before."""
 
 
-def decide(record: Record, question: Question, mode: Mode, unrequested: Collection[str] = ()) -> Decision:
+def decide(record: Record, question: StepQuestion, mode: Mode, unrequested: Collection[str] = ()) -> Decision:
     """Decide whether the requested step returns its recorded outcome, raises its recorded failure, runs or is refused.
 
     `unrequested`: addresses of the recorded steps with the same parent that code has not requested yet.
@@ -191,7 +191,7 @@ def decide(record: Record, question: Question, mode: Mode, unrequested: Collecti
 
 
 def _decided(
-    record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode, unrequested: Collection[str]
+    record: Record, ended: Outcome | Attempt | None, question: StepQuestion, mode: Mode, unrequested: Collection[str]
 ) -> Decision:
     if ended is not None and not _stands(record, ended, question):
         return EXECUTE
@@ -219,7 +219,7 @@ def is_edit_to_keep(record: Record, ended: Outcome | Attempt | None, mode: Mode)
     return is_own_edit(record, ended) and not mode.rolled_back
 
 
-def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> bool:
+def _stands(record: Record, ended: Outcome | Attempt, question: StepQuestion) -> bool:
     """Return whether the recorded end of a step still rests on what it rested on: other steps and their questions."""
     edited = isinstance(ended, Outcome) and ended.edited
     if not edited and question.after is not None and ended.seq < question.after:
@@ -227,7 +227,7 @@ def _stands(record: Record, ended: Outcome | Attempt, question: Question) -> boo
     return is_own_edit(record, ended) or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
-def _is_made_again(record: Record, ended: Outcome | Attempt | None, question: Question) -> bool:
+def _is_made_again(record: Record, ended: Outcome | Attempt | None, question: StepQuestion) -> bool:
     """Return whether the task around a call is done again, and would make the same call once more.
 
     False in a fork whose changes lead to the call: it makes that call again, see `allow_effects` of `fork`.
@@ -257,7 +257,7 @@ def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> 
 
 
 def _answered(
-    record: Record, recorded: Outcome, question: Question, mode: Mode, unrequested: Collection[str]
+    record: Record, recorded: Outcome, question: StepQuestion, mode: Mode, unrequested: Collection[str]
 ) -> Reuse | Execute | Refuse:
     """Decide whether a step returns its recorded outcome, runs again or is refused."""
     if not recorded.address:  # the root step: the kickoff has decided about its outcome already
@@ -277,7 +277,7 @@ def _answered(
 
 
 def _answered_strictly(
-    record: Record, recorded: Outcome, question: Question, mode: Mode, unrequested: Collection[str]
+    record: Record, recorded: Outcome, question: StepQuestion, mode: Mode, unrequested: Collection[str]
 ) -> Reuse | Execute | Refuse:
     """Decide as `_answered` does, and refuse a step whose question is not the recorded one, as strict replay does.
 
@@ -297,7 +297,7 @@ def _answered_strictly(
 
 
 def _unanswered(
-    record: Record, ended: Outcome | Attempt | None, question: Question, mode: Mode, unrequested: Collection[str]
+    record: Record, ended: Outcome | Attempt | None, question: StepQuestion, mode: Mode, unrequested: Collection[str]
 ) -> Execute | Refuse:
     """Decide under strict replay whether a step that the record does not answer runs, or contradicts the record."""
     if question.moved:  # at the address that follows from the order, another call was made
@@ -315,7 +315,7 @@ def _unanswered(
     return Execute(diverges=free and (changed or bool(passed)), differs=new or free)
 
 
-def _passed_over(record: Record, question: Question, mode: Mode, unrequested: Collection[str]) -> _Ends:
+def _passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested: Collection[str]) -> _Ends:
     """Return the recorded steps that the code requested before this one, and now has not; {} if this one may be new."""
     address = question.address
     if not unrequested or question.comes_late or not is_counted(address):
@@ -343,7 +343,7 @@ def _cut(record: Record, mode: Mode, unrequested: Collection[str]) -> list[str]:
 
 
 def _comes_earlier(
-    record: Record, ended: Outcome | Attempt, question: Question, mode: Mode, unrequested: Collection[str]
+    record: Record, ended: Outcome | Attempt, question: StepQuestion, mode: Mode, unrequested: Collection[str]
 ) -> bool:
     """Return whether a step is requested before steps that had ended before it, so that it is another step than then.
 

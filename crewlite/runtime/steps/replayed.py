@@ -10,7 +10,7 @@ from crewlite.encoding import codec
 from crewlite.errors import ChangeUnused, CrewliteError, NonDeterminism, TaskDrifted
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.questions import Drifted
-from crewlite.runtime.steps.replay import Question, Refuse, Reuse
+from crewlite.runtime.steps.replay import Refuse, Reuse, StepQuestion
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.texts.resuming import nth_attempt
@@ -60,7 +60,7 @@ def how_drifted(frame: Frame, step: Step[Any], recorded: Outcome) -> str:
     return str(Drifted(recorded.address, recorded.question, asked))
 
 
-def refusal(frame: Frame, step: Step[Any], question: Question, refused: Refuse) -> CrewliteError:
+def refusal(frame: Frame, step: Step[Any], question: StepQuestion, refused: Refuse) -> CrewliteError:
     """Build the error for a step that must not begin."""
     record, run_id = frame.run.record, frame.run.run_id
 

@@ -32,7 +32,7 @@ from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.keyed import key_here
 from crewlite.runtime.steps.remedies import unapplied, void
-from crewlite.runtime.steps.replay import EXECUTE, Execute, Question, Refuse, Reraise, Reuse
+from crewlite.runtime.steps.replay import EXECUTE, Execute, Refuse, Reraise, Reuse, StepQuestion
 from crewlite.runtime.steps.siblings import OnEnd
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.outcome import Attempt, Outcome
@@ -339,7 +339,7 @@ class StepScope(Frame):
             return EXECUTE
         once = step.effect == "once"
         late = not in_turn if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
-        question = Question(
+        question = StepQuestion(
             *(address, step.kind.name, step.question, digest, step.drift, once),
             comes_late=late,
             in_turn=in_turn,
