@@ -112,17 +112,17 @@ async def _announce_budget(root: Root[Any], run: Run, error: BudgetExceeded) -> 
 
 async def _while_ours(journal: Journal, work: Awaitable[T]) -> T:
     """Await the work of a run. If another process claims the branch or cancels the run, cancel the work and raise."""
-    ended = journal.loop.create_future()
+    either = journal.loop.create_future()
 
     def wake(_: object) -> None:
-        if not ended.done():
-            ended.set_result(None)
+        if not either.done():
+            either.set_result(None)
 
     doing = asyncio.ensure_future(work)
     doing.add_done_callback(wake)
     journal.fenced.add_done_callback(wake)
     try:
-        await ended
+        await either
     except asyncio.CancelledError:
         doing.cancel()
         return await doing

@@ -82,7 +82,7 @@ class StepFuture(Generic[T]):
                 part = asyncio.shield(task) if task else ended_by_itself(self._elsewhere())
                 noted = durable.scope().waiting_for(self._scope) if task else None
                 with noted(task.get_name()) if task and noted else contextlib.nullcontext():
-                    return await (self._scope.in_turn(task, part) if task else part)
+                    return await (self._scope.result_in_turn(task, part) if task else part)
         finally:
             self._hand_over()
             if here:

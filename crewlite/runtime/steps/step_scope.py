@@ -284,16 +284,16 @@ class StepScope(Frame):
         return self.children.others_first
 
     async def as_task(self, step: Step[T], asked: StepRequest | None = None) -> T:
-        """Run a step as a task, and return its result in its turn: see `in_turn`. The task is cut with this step."""
+        """Run a step as a task that is cut with this step. Returns its result in its turn: see `result_in_turn`."""
         asked = asked or self._note_request(step)
         part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
         try:
-            return await self.in_turn(part, part)
+            return await self.result_in_turn(part, part)
         finally:
             self.hand_over(part)
             self.mark_awaited(part)
 
-    async def in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> T:
+    async def result_in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> T:
         """Return the result of a spawned step. `part`: the task of the step, or a shield around it.
 
         If several tasks await steps, they get results and failures one after another, in the order of the commits, so
