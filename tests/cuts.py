@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from crewlite import CheckpointConfig, Crew, History, event_bus
+from crewlite import CheckpointConfig, History, event_bus
 from crewlite.events import BaseEvent
 from crewlite.state import InMemoryProvider
 from crewlite.state.providers.base import Commit
@@ -88,12 +88,16 @@ def cut_anywhere(whole: Callable[..., Any], setting: CheckpointConfig, expected:
         assert kept_by(again) == kept_by(setting), f"cut after commit {at}"
 
 
+def kick_off(made: Any, **given: Any) -> Any:
+    return made.kickoff(**given)
+
+
 def lives(
-    make: Callable[..., Crew], verb: Callable[..., Any] = Crew.kickoff, *, every: int = 1, **kickoff: Any
+    make: Callable[..., Any], verb: Callable[..., Any] = kick_off, *, every: int = 1, **kickoff: Any
 ) -> Iterator[tuple[Any, Any]]:
     """For each commit, or each `every`-th: what the run came to that nobody disturbed, and the one that was killed right after it.
 
-    `make(checkpoint=...)` makes the crew, and `verb(crew, run_id=...)` runs it. Raises AssertionError if a recorded step is begun again.
+    `make(checkpoint=...)` makes the crew or agent, and `verb(made, run_id=...)` runs it. Raises AssertionError if a recorded step is begun again.
     """
     kept = Kept()
     whole = verb(make(checkpoint=_at(kept)), run_id="r", **kickoff)
