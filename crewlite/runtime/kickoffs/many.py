@@ -99,12 +99,12 @@ async def akickoff_for_each(
         nonlocal root
         try:
             root = root or definition.as_root(request)
-            with _noted(begun, request.progress):
+            with _progress_kept(begun, request.progress):
                 results[number] = await kickoff(definition, request, root)
         except Exception as error:  # raised, or returned, when all have ended
             shown = cut(Secrets.of(*definition.secret_sources()).mask(repr(request.inputs)), _SHOWN)
             add_note(error, f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
-            _note_way_on(error, definition.run_kind, request.progress, name)
+            _note_which_run(error, definition.run_kind, request.progress, name)
             failures[number] = error
         except asyncio.CancelledError as error:
             if background.is_cancelled():
@@ -112,7 +112,7 @@ async def akickoff_for_each(
             failures[number] = error  # a signal has ended this one
 
     works = (in_turn(number, request_for(number)) for number in range(len(all_inputs)))
-    with _noting_way_on(definition.run_kind, run_id, begun):
+    with _advised_on_interrupt(definition.run_kind, run_id, begun):
         await side_by_side(works, min(max_concurrency or width(), len(all_inputs)))
     for _, error in sorted(failures.items()):
         if not return_exceptions or not isinstance(error, Exception):
@@ -122,7 +122,7 @@ async def akickoff_for_each(
 
 
 @contextlib.contextmanager
-def _noting_way_on(kind: Kind, run_id: str | UUID | None, begun: Sequence[Progress]) -> Iterator[None]:
+def _advised_on_interrupt(kind: Kind, run_id: str | UUID | None, begun: Sequence[Progress]) -> Iterator[None]:
     """Add a note to the cancellation of all runs: how to go on with them."""
     try:
         yield
@@ -132,7 +132,8 @@ def _noting_way_on(kind: Kind, run_id: str | UUID | None, begun: Sequence[Progre
 
 
 @contextlib.contextmanager
-def _noted(begun: list[Progress], progress: Progress) -> Iterator[None]:
+def _progress_kept(begun: list[Progress], progress: Progress) -> Iterator[None]:
+    """Add the progress of a run to `begun`: of the first run, and of one that the block leaves with calls in doubt."""
     first = not (begun and begun[-1].run_id)
     if first:
         begun.append(progress)
@@ -143,7 +144,7 @@ def _noted(begun: list[Progress], progress: Progress) -> Iterator[None]:
             begun.append(progress)
 
 
-def _note_way_on(error: Exception, kind: Kind, progress: Progress, name: str | None) -> None:
+def _note_which_run(error: Exception, kind: Kind, progress: Progress, name: str | None) -> None:
     """Add a note to an error that asks for an answer or a rerun: which call takes it, as kickoff_for_each does not."""
     if not isinstance(error, InDoubt | AnswerRefused | Suspended) or progress.location is None or progress.address:
         return

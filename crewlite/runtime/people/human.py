@@ -264,7 +264,7 @@ async def _answer(frame: StepScope, asked: Question, name: str | None) -> Any:
     recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
     if recorded is None:  # nothing is recorded at this address, or another question
         _warn_of_answer_to_another(frame, asked)
-        recorded = await _put(frame, asked, name)
+        recorded = await _record_question(frame, asked, name)
     if given := run.record.answer_to(recorded):
         return await _given(frame, asked, given)
     left = _left(recorded)
@@ -327,7 +327,7 @@ def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:
         frame.run.journal.warn(f"{then}. It asks something else now, so that answer does not count", frame.address)
 
 
-async def _put(frame: StepScope, asked: Question, name: str | None) -> AskedQuestion:
+async def _record_question(frame: StepScope, asked: Question, name: str | None) -> AskedQuestion:
     """Record a question and emit its event, unless the answer was given ahead. Returns the question as it is recorded.
 
     The question, its event and the checkpoint that the event creates are one commit. A run killed before that commit
@@ -372,7 +372,7 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
 
 @dataclass(slots=True)
 class _Voice:
-    """The events of a question to a person. Its start emits none: `_put` announces the question, only once."""
+    """The events of a question to a person. Its start emits none: `_record_question` emits that, once."""
 
     question: str
     events: QuestionEvents
