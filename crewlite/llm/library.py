@@ -145,10 +145,12 @@ def _load() -> Any:
             log.info("Loading litellm, which takes a few seconds once")
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             first, _loader = "litellm" not in sys.modules, threading.get_ident()
+            if first:  # else the program has set it up as it wants it
+                _quieten()
             try:
-                module = imported("litellm")
-                if first:  # else the program has set it up as it wants it
-                    _quieten(module)
+                module: Any = imported("litellm")
+                if first:
+                    module.suppress_debug_info = True  # no banners
                 _fetch_no_tokenizers(module)
             except (ImportError, AttributeError) as error:
                 _check_files_of_program(error)
@@ -174,9 +176,8 @@ def _hush() -> None:
     warnings.filterwarnings("ignore", message="Pydantic serializer warnings", append=True)
 
 
-def _quieten(module: Any) -> None:
-    """Turn off litellm's banners and log lines: errors are raised as typed errors, and its lines may hold requests."""
-    module.suppress_debug_info = True
+def _quieten() -> None:
+    """Turn off litellm's log lines: errors are raised as typed errors, and its lines may hold requests."""
     if "LITELLM_LOG" not in os.environ:
         for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
             logging.getLogger(name).setLevel(logging.CRITICAL)

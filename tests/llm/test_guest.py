@@ -72,6 +72,16 @@ with Server(reply(chat("hello"))) as server:
     assert "completion()" not in said_by(code, tmp_path, also="litellm")
 
 
+def test_the_import_of_litellm_logs_nothing_where_the_program_logs_whatever_there_is(tmp_path):
+    """litellm has a handler of its own, which prints what its loggers are not kept from."""
+    code = """import logging
+logging.basicConfig(level=logging.DEBUG, filename="program.log")
+with Server(reply(chat("hello"))) as server:
+    print(LLM("openai/foo", base_url=server.base_url).call("Who?"))"""
+    assert said_by(code, tmp_path) == "hello\n"
+    assert "LiteLLM" not in (tmp_path / "program.log").read_text()
+
+
 BELOW_ZERO = {"prompt_tokens": -7, "completion_tokens": -5, "total_tokens": -12}
 
 
