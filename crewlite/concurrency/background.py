@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Never, TypeVar
 
 from crewlite.concurrency import threads
-from crewlite.concurrency.between_loops import begin_on, ended, result_of
+from crewlite.concurrency.between_loops import CLOSED, begin_on, ended, result_of
 from crewlite.concurrency.blocked_loops import LoopWatch
 from crewlite.concurrency.permits import permitted
 from crewlite.concurrency.unawaited import close_unbegun, mark_seen, shielded
@@ -202,8 +202,8 @@ def next_of(
             if left <= _LOOK:
                 raise
         if is_gone:
-            why = "was closed before the work had ended" if of else "has halted, as the process is ending"
-            raise RuntimeError(f"the event loop that does this work {why}")
+            halted = "the event loop that does this work has halted, as the process is ending"
+            raise RuntimeError(CLOSED if of else halted)
         watch = watch or LoopWatch(of or loop())
         watch.look()
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from crewlite.concurrency.unawaited import shielded
+from crewlite.concurrency.unawaited import mark_seen, shielded
 from crewlite.lazy import asyncio, futures
 
 T = TypeVar("T")
+CLOSED = "the event loop that does this work was closed before the work had ended"
+_LOOK = 0.5  # seconds between two looks whether a loop is closed
 
 
 def begin_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> futures.Future[T]:
@@ -65,9 +67,19 @@ async def ended(future: futures.Future[T]) -> T:
         return result_of(future)
 
 
-async def ended_by_itself(future: futures.Future[T]) -> T:
-    """Await work of another thread or loop that goes on if the caller is cancelled."""
+async def ended_by_itself(future: futures.Future[T], of: asyncio.AbstractEventLoop | None = None) -> T:
+    """Await work of another thread or loop that goes on if the caller is cancelled.
+
+    `of`: the event loop of the work. RuntimeError is raised if that is closed before the work has ended.
+    """
+    work = asyncio.wrap_future(future)
+    work.add_done_callback(mark_seen)
     try:
-        return await shielded(asyncio.wrap_future(future))
+        while of and not work.done():
+            is_closed = of.is_closed()
+            await asyncio.wait({work}, timeout=_LOOK)
+            if is_closed and not work.done():
+                raise RuntimeError(CLOSED)
+        return await shielded(work)
     except TimeoutError:  # as in `ended`
         return result_of(future)

@@ -62,8 +62,7 @@ class StepFuture(Generic[T]):
                 return background.wait(self._elsewhere(), timeout, self._name, "Wait longer with result()", loop)
         finally:
             self._hand_over()
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(self._mark_awaited)
+            self._be_marked()
 
     def done(self) -> bool:
         """Return whether the step has ended, successfully or not."""
@@ -79,7 +78,7 @@ class StepFuture(Generic[T]):
         task = self._task if here else None  # only the run's own loop can await the task
         try:
             with shortened():
-                part = asyncio.shield(task) if task else ended_by_itself(self._elsewhere())
+                part = asyncio.shield(task) if task else ended_by_itself(self._elsewhere(), self._loop)
                 noted = durable.scope().waiting_for(self._scope) if task else None
                 with noted(task.get_name()) if task and noted else contextlib.nullcontext():
                     return await (self._scope.result_in_turn(task, part) if task else part)
@@ -88,7 +87,7 @@ class StepFuture(Generic[T]):
             if here:
                 self._mark_awaited()
             else:
-                self._loop.call_soon_threadsafe(self._mark_awaited)
+                self._be_marked()
 
     async def _end(self, noted: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
         """Wait for the step to end, for a thread. Raises StepDeadlock if it can never end: see Scope.waiting_for."""
@@ -122,6 +121,11 @@ class StepFuture(Generic[T]):
         """Show the step's changes of the state to the code that requested it, and to no other reader of this future."""
         if self._task and self._task.done() and durable.scope() is self._scope:
             self._scope.hand_over(self._task)
+
+    def _be_marked(self) -> None:
+        """Have the loop of the run call `_mark_awaited`."""
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._mark_awaited)
 
     def _mark_awaited(self) -> None:
         """Mark the step as awaited: its failure was raised to the waiter, so the enclosing step need not raise it."""
