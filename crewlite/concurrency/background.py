@@ -119,6 +119,11 @@ def on_loop_thread() -> bool:
     return threading.current_thread() is _thread
 
 
+def runs(loop: asyncio.AbstractEventLoop) -> bool:
+    """Return whether an event loop runs, or is the background loop, whose thread may have yet to begin."""
+    return loop is _loop or loop.is_running()
+
+
 def running_loop() -> asyncio.AbstractEventLoop | None:
     """Return the event loop that runs on this thread, which a blocking call here would stop; None if none runs."""
     try:
@@ -153,11 +158,6 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except BaseException:  # above all Ctrl-C: what the work has opened is to be closed
         future.cancel()
         raise
-
-
-def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` on an event loop, from a thread in which blocking code runs, and return its result."""
-    return wait(begin_on(loop, work), of=loop)
 
 
 def wait(

@@ -202,7 +202,7 @@ class EventBus(Hinting):
         if background.on_loop_thread():
             raise OnLoopThread("flush")
         here = background.running_loop()
-        loops = {lane.loop for lane in list(self._lanes.values()) if lane.loop.is_running() and lane.loop is not here}
+        loops = {one.loop for one in list(self._lanes.values()) if background.runs(one.loop) and one.loop is not here}
         waits = [asyncio.run_coroutine_threadsafe(self.aflush(timeout), loop) for loop in loops]
         done, blocked = wait(waits, timeout + 1)  # on a loop that a handler blocks, aflush cannot time out
         return not blocked and not any(flushed.result() for flushed in done)

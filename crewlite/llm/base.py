@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from crewlite.coming_from import Hinting
+from crewlite.concurrency.between_loops import begin_on
 from crewlite.concurrency.resources import Resource
 from crewlite.definitions.callables import only, parameters_of
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
@@ -318,7 +319,7 @@ class FromAThread:
 
     def __call__(self, text: str, thinking: bool = False) -> None:
         """Hand on a piece, and wait until it is received."""
-        background.run_on(self._loop, self._tell(text, thinking))
+        background.wait(begin_on(self._loop, self._tell(text, thinking)), of=self._loop)
 
     async def _tell(self, text: str, thinking: bool) -> None:
         await self.on_chunk(text, thinking)
@@ -389,8 +390,6 @@ def _field(item: object, name: str) -> Any:
 
 def with_fallbacks(llm: BaseLLM) -> tuple[BaseLLM, ...]:
     """Return the model and all its fallbacks, including theirs, in the order in which they are asked; each once."""
-    if not llm.fallbacks:
-        return (llm,)
     found, left = dict[int, BaseLLM](), [llm]
     while left:
         model = left.pop()

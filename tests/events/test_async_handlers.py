@@ -301,6 +301,32 @@ def test_what_async_handlers_have_not_heard_at_the_end_of_the_program_they_hear_
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["0", "1", "2", "3", "4"], "")
 
 
+def test_an_event_of_a_program_that_ends_before_the_thread_of_the_loop_runs_is_heard():
+    done = run(
+        """
+        import threading, time
+        from crewlite.events import StepCompletedEvent
+        from crewlite.events.event_bus import event_bus
+
+        runs = threading.Thread.run
+
+        def run(thread):
+            if thread.name == "crewlite-loop":
+                time.sleep(0.3)  # as on a busy machine
+            runs(thread)
+
+        threading.Thread.run = run
+
+        @event_bus.on(StepCompletedEvent)
+        async def handler(source, event):
+            print("heard", flush=True)
+
+        event_bus.emit(None, StepCompletedEvent(kind="step", name="s"))
+        """
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "heard\n", "")
+
+
 def test_events_emitted_while_the_program_ends_are_heard_too():
     done = run(
         """
