@@ -36,6 +36,6 @@ print(survey.kickoff())
 
 
 def test_ctrl_c_while_the_thread_of_the_event_loop_begins_is_raised_and_the_next_kickoff_has_one():
-    script = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT]
+    script = [sys.executable, "-W", "error", "-c", SCRIPT]
     done = children.run(script, capture_output=True, text=True, cold=True)
     assert (done.stderr, done.stdout.split()) == ("", ["interrupted", "1"])
