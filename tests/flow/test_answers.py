@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task
-from crewlite.errors import AnswerRefused, ConfigError, RefError, Suspended
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable
+from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RefError, Suspended
 from crewlite.events import HumanFeedbackReceivedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import Flow, ask, flow, start, step
 from crewlite.testing import EventRecorder, ScriptedLLM
@@ -434,6 +434,42 @@ def test_a_schema_that_is_none_is_told_where_it_is_given(on_disk, schema):
 
 
 # rerun
+
+
+def test_a_call_in_doubt_of_an_earlier_attempt_is_made_again_without_a_warning(config, caplog):
+    """The step around it is tried again, so it has another address."""
+    cut = [True]
+
+    @step(effect="once")
+    async def pay():
+        if cut:
+            cut.pop()
+            work.cancel()
+            await asyncio.sleep(60)
+        return 1
+
+    @step(retries=1, retry_delay=0)
+    async def around():
+        if not durable.scope().past:
+            raise ValueError
+        return await pay()
+
+    @flow(checkpoint=config())
+    async def pipeline():
+        return await around()
+
+    async def main():
+        nonlocal work
+        work = asyncio.ensure_future(pipeline.akickoff(run_id="one"))
+        with pytest.raises(asyncio.CancelledError):
+            await work
+        with pytest.raises(InDoubt) as asks:
+            await pipeline.akickoff(run_id="one")
+        assert await pipeline.akickoff(run_id="one", rerun=[asks.value.address]) == 1
+
+    work = None
+    asyncio.run(main())
+    assert caplog.text == ""
 
 
 def test_what_cannot_run_again_is_told(config, caplog):

@@ -23,7 +23,7 @@ def warn_unused(run: Run) -> None:
     """Warn about answers and reruns for addresses that the run never requested: an address may be misspelt."""
     record = run.record
     begun = record.events.starts.keys()
-    if left := sorted(run.rerun.keys() - record.outcomes.keys() - begun):
+    if left := sorted(run.rerun.keys() - record.outcomes.keys() - begun - run.doubts):
         steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
         run.journal.warn(f"rerun: the run has not requested {', '.join(left)}; the steps so far are {steps}")
     given = [at for at in {**record.answers, **run.answers} if is_question(at) and not record.settled(at)]
