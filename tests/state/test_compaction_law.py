@@ -134,7 +134,7 @@ def left_out(whole: Kept, branch: str) -> set[str]:
     """
     with History("here", whole) as history:
         record = history.run(f"{RUN}/{branch}")._record
-        return {at for at in record.ends if record.is_inside(at)}
+        return {at for at in (*record.ends, *record.attempts) if record.is_inside(at)}
 
 
 class InMemory(AnyHistory):
