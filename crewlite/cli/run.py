@@ -77,7 +77,8 @@ def run(
             )
         if chosen.wait:
             raise click.UsageError(
-                "--resume skips runs that a process is running: to wait for one, name it with --run-id"
+                "--resume skips a run that another process is running, so there is nothing to --wait for: name the run "
+                "with --run-id"
             )
     runner = Runner(chosen)
     with runner.set_up():

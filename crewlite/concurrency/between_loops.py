@@ -49,7 +49,7 @@ def begin_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> f
 
 
 def result_of(future: futures.Future[T]) -> T:
-    """Wait for a future and return its result, or raise its error. `Future.result` returns None for a false error."""
+    """Wait for a future and return its result, or raise its error, one that counts as False too."""
     error = future.exception()
     if error is None:
         return future.result()

@@ -58,7 +58,7 @@ def paced_by(clock: Clock) -> Iterator[None]:
 
 
 class Pace:
-    """The calls that begun within the last minute, and those that wait for their turn, first come, first served.
+    """The calls that began within the last minute, and those that wait for their turn, first come, first served.
 
     A definition has one, which its copies share. A copy for another process begins anew.
     """

@@ -53,7 +53,7 @@ def _are_refused() -> bool:
 
 @contextlib.contextmanager
 def shared() -> Iterator[None]:
-    """During the block, calls use the threads of those before them: for one run, with all that is kicked off in it."""
+    """During the block, calls reuse the threads of ended calls. A run has one block, with all that it kicks off."""
     if _mine.get():
         yield
         return

@@ -258,7 +258,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         return finished.value if same else finished.value.model_copy(update={"durability": finished.durability})
 
     def _note_kickoff(self, progress: Progress) -> None:
-        """Lets `task.output` and `usage_metrics` tell of it."""
+        """Let `task.output` and `usage_metrics` return what this kickoff came to."""
 
         def output_of(task: int) -> Callable[[CrewOutput], TaskOutput | None]:
             whole = len(self.tasks)

@@ -137,7 +137,7 @@ def unlike(output: TaskOutput, texts: Mapping[str, str]) -> dict[str, str]:
 def drift_of(scope: Scope, address: str, *, changed: bool) -> Drift:
     """Return what becomes of a finished step that is asked something else now: it runs again if a fork is the reason.
 
-    In a crew that is a step of another run the reason is not known, so there a fork may be it for every step.
+    A crew inside another run cannot tell the reason, so there any change of the fork counts as the reason.
     """
     if not isinstance(scope, StepScope) or not changed:
         return "configured"

@@ -26,10 +26,10 @@ def class_of(value: object) -> Json:
 
 
 def comparable(value: object, live: Callable[[object], Json] = class_of, depth: int = 0) -> Json:
-    """Return as plain JSON what tells a value from others. It cannot be decoded.
+    """Return plain JSON that differs where values differ. It cannot be decoded.
 
-    Of a list, tuple or dict with live objects in it, that are its parts. A live object, and a collection of nothing
-    else, counts as what `live` returns.
+    A list, tuple or dict that holds live objects becomes a list of its parts. A live object, and a collection of
+    nothing else, becomes what `live` returns.
     """
     try:
         return codec.encode(value)

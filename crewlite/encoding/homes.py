@@ -95,7 +95,7 @@ def find(tag: str, name: str) -> type | None:
 
 @lru_cache(maxsize=1024)  # a record may hold thousands of objects of a class
 def _is_own(module: str, homes: int) -> bool:
-    """Return whether a loaded module is one of the program's own, which has so many `homes`."""
+    """Return whether a loaded module belongs to the program. `homes`: the number of known homes, for the cache."""
     if module in _homes:
         return True
     package, folder = _origin(module)

@@ -32,7 +32,7 @@ def copied(value: T) -> T:
 
 
 def fields_of_model(value: BaseModel) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (the fields of a model with its extra values, {}); apart if an extra value is named as a field is.
+    """Return (fields and extra values, {}) of a model; (fields, extra values) if one of each has the same name.
 
     A field with an alias leaves its own name free.
     """

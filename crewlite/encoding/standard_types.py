@@ -39,7 +39,7 @@ def form_of(kind: type) -> _Form | None:
 def moment_of(kind: type) -> type[date] | None:
     """Return datetime or date for a class that a library puts in its place to stop the clock, as freezegun does.
 
-    Every moment is an instance of such a class, so that a plain one does for one of its own.
+    A plain datetime is an instance of such a class, so it can replace an object of the class.
     """
     return next((plain for plain in _MOMENTS if issubclass(kind, plain) and isinstance(plain.min, kind)), None)
 

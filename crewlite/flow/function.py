@@ -61,7 +61,7 @@ class FlowOptions(TypedDict, total=False):
 class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
     """A function whose calls are durable runs, made by `@flow`.
 
-    It is called with `P` and returns an `R`. A run comes to a `V`: that of a coroutine is what it comes to.
+    The function takes `P` and returns an `R`. The result of a run is a `V`: the `R`, awaited if the function is async.
     """
 
     run_kind: ClassVar[Kind] = kinds.FLOW

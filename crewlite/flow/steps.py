@@ -47,7 +47,7 @@ V = TypeVar("V", default=Any)
 class StepFunction(Generic[P, R, V]):
     """A function as a durable step, made by `@step`. Outside a run, a call of it simply calls the function.
 
-    It is called with `P` and returns an `R`. Its result is a `V`: that of a coroutine is what it comes to.
+    The function takes `P` and returns an `R`. The recorded result is a `V`: the `R`, awaited if the function is async.
     """
 
     _decode: Callable[[Json], Any] | None = None
@@ -209,9 +209,9 @@ class StepFunction(Generic[P, R, V]):
 
 
 def _given_result(func: Callable[..., Any], value: Any) -> Any:
-    """Return the result that a person gives for a call of `func`, converted as an answer to a question of its type is.
+    """Return the result that a person gives for a call of `func`, converted to the return type of the function.
 
-    A value of that type stays as it is; so does any value where the function has no type hint that can be checked.
+    A value of that type stays as it is; so does any value if the function declares no return type that can be checked.
     Raises AnswerRefused for a value that does not fit.
     """
     plain = str(value) if isinstance(value, Typed) else value

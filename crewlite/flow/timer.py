@@ -52,7 +52,7 @@ def sleep_until(moment: datetime) -> Any:
 
 
 def _requested(verb: Callable[..., Any], asked: Json, end: Callable[[], datetime], at_most: float = math.inf) -> Any:
-    """Request the timer of a verb, whose wait ends at `end()`, after `at_most` seconds at the latest."""
+    """Request the step that waits until `end()`, for `at_most` seconds. `verb`: the function that was called."""
     scope, label = durable.scope(), f"{verb.__name__}(...)"
     wait = partial(_wait, label, at_most)
     return wait(end()) if scope.loop is None else requested(scope, _timer(verb, asked, end), label, wait)

@@ -28,7 +28,7 @@ _EXTRA = "pass arguments of litellm.acompletion in extra={...}"
 
 
 def handed_on(extra: Mapping[str, Any] | None, others: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return `extra` with the other arguments that are passed on to litellm, and the arguments that nobody knows."""
+    """Return `extra` with the other arguments that are passed on to litellm, and the arguments that are unknown."""
     if extra is not None and not isinstance(extra, Mapping):
         return extra, {}  # `check` raises an error for it
     asked = {_RENAMED.get(name, name): value for name, value in without_accepted(["LLM"], others).items()}

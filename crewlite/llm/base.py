@@ -302,7 +302,7 @@ def acall_behind(cls: type[BaseLLM]) -> Any:
 
 
 def _annotated(cls: type) -> frozenset[str]:
-    """The attributes that a class and those that it is made of name."""
+    """Return the names of the attributes that a class and its base classes annotate."""
     return frozenset(name for base in cls.__mro__ for name in inspect.get_annotations(base))
 
 

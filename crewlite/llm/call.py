@@ -149,7 +149,10 @@ class _Call:
         return paid
 
     def usage_of_failure(self) -> UsageRecord | None:
-        """Return, once, the usage of a reply that was no answer; None if none came. The next attempt may ask nobody."""
+        """Return the usage of a reply that was no answer, and forget it; None if no reply came.
+
+        The next attempt may fail before it asks a model, and must not be charged again.
+        """
         used, self.used = None if self.used is None else self.usage(None), None
         return used
 

@@ -277,9 +277,9 @@ DEFAULT = model_calls(3)
 
 @dataclass(frozen=True, slots=True)
 class MaxRetries:
-    """How often a call that failed for now is made again. All else is for another policy, the nearest one.
+    """Limits the retries of calls whose failures may be over soon. The nearest other policy decides everything else.
 
-    An empty reply is asked for again as the other policy says, and so no more often than this.
+    That policy also decides how often an empty reply is asked for again, up to this limit.
     """
 
     retries: int
@@ -320,7 +320,7 @@ _MOST_RETRIES = 1000  # of a policy that would never stop
 
 
 def nearest(own: Policy, outer: Policy | None) -> Policy:
-    """Return the policy that decides inside a definition with its own: that one, or what it makes of the one around."""
+    """Return the policy for the steps of a definition: `own`. If that only limits retries, `outer` decides the rest."""
     return own if outer is None or not isinstance(own, MaxRetries) else replace(own, others=outer)
 
 

@@ -150,7 +150,7 @@ def _rule(cls: type, where: str, value: object, problems: list[str]) -> Any:
 
 
 def _made(where: str, made: Callable[..., Any], args: list[Any], options: dict[str, Any], problems: list[str]) -> Any:
-    """Call `made` with checked arguments. Mistakes are collected."""
+    """Call `made` with checked arguments. Mistakes are added to `problems`; the result is None then."""
     signature = inspect.signature(made)
     known = signature.parameters
     if unknown := [name for name in options if name not in known]:
@@ -170,7 +170,7 @@ def _made(where: str, made: Callable[..., Any], args: list[Any], options: dict[s
 
 
 def _named(value: object) -> tuple[object, object]:
-    """Return the name that is written, and its arguments."""
+    """Split a strategy or guard as it is written into its name and its arguments."""
     return next(iter(value.items())) if isinstance(value, Mapping) and len(value) == 1 else (value, {})
 
 

@@ -18,7 +18,7 @@ _YES_OR_NO = TypeAdapter(bool)
 
 
 def schema_of(tool: BaseTool | None) -> dict[str, Any]:
-    """The JSON schema of what can be said to a call of this tool; None for any. What it cannot say, the tool checks."""
+    """Return the JSON schema of a person's verdict on a call of this tool. None: any tool, so any arguments fit."""
     arguments: dict[str, Any] = {"type": "object", "minProperties": 1}
     inner: dict[str, Any] = tool.arguments.model_json_schema() if tool else {}
     if tool:
@@ -41,7 +41,7 @@ def _only(name: str) -> dict[str, Any]:
 
 
 def verdict_of(said: object) -> Verdict:
-    """What was said, read. Raises ValueError for what says nothing."""
+    """Return a person's answer as a verdict. Raises ValueError if it is none."""
     if isinstance(said, dict):
         if said.keys() == {"answer"} or (said.keys() == {"arguments"} and isinstance(said["arguments"], dict)):
             return said
@@ -53,7 +53,7 @@ def verdict_of(said: object) -> Verdict:
 
 
 def changed(arguments: dict[str, Any], verdict: Verdict) -> dict[str, Any]:
-    """The arguments of a call, with those that a person has changed."""
+    """Return the arguments of a call, with those that a person has changed."""
     return {**arguments, **verdict["arguments"]} if isinstance(verdict, dict) and "arguments" in verdict else arguments
 
 

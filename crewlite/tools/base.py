@@ -147,7 +147,7 @@ class BaseTool(Described, Resource):
             vars(self)[name] = value
 
     def _set(self, name: str, value: object) -> None:
-        """Set one of its settings. Raises ConfigError for what it cannot be, and leaves it as it was."""
+        """Set a field. Raises ConfigError for an invalid value, and leaves the field unchanged then."""
         before = vars(self)[name]
         try:
             vars(self)[name] = _checked(type(self), name, value)
@@ -173,17 +173,17 @@ class BaseTool(Described, Resource):
 
     @cached_property
     def arguments(self) -> type[BaseModel]:
-        """The model that arguments are checked against."""
+        """The pydantic class that arguments are checked against."""
         return self.args_schema or schema.arguments_model(self.name, self._code())
 
     @cached_property
     def safe_name(self) -> str:
-        """The name it is offered under: as it is, if services for models take it, else one that is made from it."""
+        """The name that models are told: the name itself if services accept it, else one that is made from it."""
         return safe_name(self.name)
 
     @cached_property
     def schema_for_model(self) -> dict[str, Any]:
-        """How the tool is offered to a language model."""
+        """The tool as a language model is told of it, in OpenAI's form."""
         try:
             parameters = self.arguments.model_json_schema()
         except PydanticUserError as error:
@@ -199,12 +199,12 @@ class BaseTool(Described, Resource):
         return tuple(field.alias or name for name, field in self.arguments.model_fields.items())
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the code gets them. Raises pydantic.ValidationError."""
+        """Return the arguments as the code of the tool gets them. Raises pydantic.ValidationError."""
         checked = self.arguments.model_validate(arguments)
         return {name: getattr(checked, name) for name in type(checked).model_fields}
 
     def is_told_of(self, error: Exception) -> bool:
-        """Whether the model is told of an error that a call raised, to react to it; any other ends the task."""
+        """Return whether the model is told of an error that a call raised. Any other error fails the task."""
         return not ends_run(error)
 
     async def arun(self, **arguments: Any) -> Any:
@@ -232,7 +232,7 @@ def _checked(cls: type[BaseTool], name: str, value: object) -> Any:
 
 
 def misfit(tool: BaseTool, arguments: dict[str, Any]) -> str:
-    """What in the arguments does not fit the tool, by their names, in one line; "" if they fit.
+    """Return in one line which arguments do not fit the tool, and why; "" if all fit.
 
     Raises errors of the tool's own validators with which a run ends.
     """
@@ -248,7 +248,7 @@ def misfit(tool: BaseTool, arguments: dict[str, Any]) -> str:
 
 
 def as_text(result: object) -> str:
-    """A tool's result as the model reads it: text as it is, data as JSON."""
+    """Return a tool's result as the model reads it: text as it is, data as JSON."""
     if isinstance(result, str):
         return str.__str__(result)  # of a subclass, its plain text
     if result is None:

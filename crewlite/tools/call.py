@@ -30,31 +30,31 @@ log = logging.getLogger("crewlite.tools")
 
 
 class Made:
-    """A call that really happens."""
+    """The events of a call that is made."""
 
     def __init__(self, source: object, about: dict[str, Any], in_doubt: bool) -> None:
         self.source, self._about, self.in_doubt = source, about, in_doubt
         self._began = now()
 
     def started(self) -> Said:
-        """It is made now."""
+        """Return the event of the start."""
         self._began = now()
         return events.ToolUsageStartedEvent, {**self._about, "in_doubt": self.in_doubt}
 
     def completed(self, value: ToolResult) -> Said:
-        """It has a result, or what is told instead of one."""
+        """Return the event of the result, or of the error that the model is told."""
         if value.error:
             return self.failed(value.reason, value.error)
         fields = {**self._about, "output": value.text, "started_at": self._began, "finished_at": now()}
         return events.ToolUsageFinishedEvent, fields
 
     def failed(self, error: str, error_type: str) -> Said:
-        """It ended without one."""
+        """Return the event of a call without a result."""
         return events.ToolUsageErrorEvent, {**self._about, "error": error, "error_type": error_type}
 
 
 def reused(source: object, about: dict[str, Any], how: str) -> Voice:
-    """Return the voice of a call that starts nothing, as its result is there already: `from_cache` or `from_person`."""
+    """Return the voice of a call that is not made, as its result exists: `how` is `from_cache` or `from_person`."""
 
     def fields(value: ToolResult) -> dict[str, Any]:
         at = now()
@@ -106,9 +106,9 @@ def call_step(
     *,
     instead: Sequence[Any] = (),
 ) -> Step[ToolResult]:
-    """The step of a call, whatever is to become of it.
+    """Build the step of a call, whether `work` makes the call or returns a refusal or an earlier result.
 
-    Its question: the name and the arguments, and what a person wants to happen `instead`.
+    Its question is the name and the arguments, and what a person has decided `instead` of the call.
     """
     return Step(
         kind=kinds.TOOL,
@@ -133,7 +133,7 @@ def question_of(call: ToolCall, instead: Sequence[Any] = ()) -> Any:
 
 
 async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResult:
-    """Call the tool, which is made ready before. Raises an error that the model is not told of."""
+    """Make the tool ready, call it, and return the result. Raises an error that the model is not told of."""
     scope = durable.scope()
     try:
         guards = scope.guards
@@ -157,7 +157,7 @@ async def use(tool: BaseTool, call: ToolCall, about: dict[str, Any]) -> ToolResu
 
 
 def guarded(scope: Scope, tool: BaseTool, call: ToolCall, address: str) -> GuardedCall:
-    """The call as guards see it."""
+    """Build the call as guards see it."""
 
     def earlier() -> list[EarlierCall]:
         asked = codec.digest([kinds.TOOL.name, question_of(call)])
@@ -185,7 +185,7 @@ def _result_for_model(tool: BaseTool, call: ToolCall, error: Exception) -> ToolR
 
 
 async def _may_be_reused(tool: BaseTool, call: ToolCall, result: object) -> bool:
-    """What the tool's cache_function says; no, if it raises."""
+    """Return whether the tool's cache_function allows the result to be reused; False if it raises."""
     if tool.cache_function is None:
         return False
     try:

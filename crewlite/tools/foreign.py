@@ -32,7 +32,7 @@ class ForeignTool(BaseTool):
     """Its arguments are described by a JSON schema, not by a class."""
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as its own code takes them: plain data. Raises pydantic.ValidationError."""
+        """Return the arguments as the original takes them: plain data. Raises pydantic.ValidationError."""
         checked = self.arguments.model_validate(arguments)
         verb = _verb(self.original)
         if verb and verb.takes_one:  # it checks and fills in by itself
@@ -95,7 +95,7 @@ def adopt(item: object, **fields: Any) -> BaseTool | None:
 
 
 class _Verb(NamedTuple):
-    """What to call, and how."""
+    """The function of a tool that is called, and how it takes its arguments."""
 
     fn: Callable[..., Any]
     takes_one: bool
@@ -108,7 +108,7 @@ class _Verb(NamedTuple):
 
 
 def _verb(item: object) -> _Verb | None:
-    """The most public thing to call, async where its author wrote it so."""
+    """Return the most public function of a tool to call, the async one if its author wrote that; None without any."""
     counts = hasattr(item, "current_usage_count")  # its public verbs count for ever, across runs
     for blocking, waiting in _VERBS:
         if counts and not blocking.startswith("_") and hasattr(item, "_run"):
@@ -120,7 +120,7 @@ def _verb(item: object) -> _Verb | None:
 
 
 def _waits(item: object) -> bool:
-    """Whether its author wrote it asynchronously, rather than its framework, which makes each from the other."""
+    """Return whether the author of the tool wrote async code. The framework derives the other form from it."""
     if "coroutine" in dir(item):
         return callable(attribute_of(item, "coroutine"))
     code = attribute_of(item, "func") or attribute_of(item, "real_fn") or attribute_of(item, "fn")
@@ -133,12 +133,12 @@ def _waits(item: object) -> bool:
 
 
 def _depth(item: object, word: str) -> int | None:
-    """How far up its class's line a method is written; None if nowhere."""
+    """Return the position in the MRO of the class that defines a method; None if no class does."""
     return next((n for n, cls in enumerate(type(item).__mro__) if word in vars(cls)), None)
 
 
 def _schema(item: object, about: object, name: str) -> type[BaseModel] | Mapping[str, Any]:
-    """A pydantic class, or a JSON schema."""
+    """Return what the tool takes, as a pydantic class or a JSON schema. Raises ConfigError."""
     given = attribute_of(item, "args_schema") or attribute_of(about, "fn_schema")
     if given is not None:
         offered = attribute_of(item, "tool_call_schema")  # without what the framework puts in by itself
@@ -161,14 +161,14 @@ def _schema(item: object, about: object, name: str) -> type[BaseModel] | Mapping
 
 
 def _code(item: object) -> Callable[..., Any]:
-    """The function whose signature says what it takes."""
+    """Return the function whose signature says what the tool takes."""
     words = ("func", "coroutine", "fn", "_run", "_arun", "run", "arun", "call", "acall", "invoke", "ainvoke")
     found: Callable[..., Any] = next(fn for fn in (attribute_of(item, word) for word in words) if callable(fn))
     return found
 
 
 def _own_cache_function(item: object) -> Any:
-    """Its cache_function, unless it is the one that its framework gives to every tool."""
+    """Return the tool's cache_function, unless the framework gives the same one to every tool; then None."""
     own = attribute_of(item, "cache_function")
     if not callable(own):
         return None

@@ -17,13 +17,13 @@ _OF_ADDRESSES = re.compile(r"[/#!]")
 
 
 def safe_name(name: str, otherwise: str = "tool") -> str:
-    """The name to offer a tool under.
+    """Return the name under which a tool is offered to models.
 
     >>> safe_name("search"), safe_name("Search the web!"), safe_name("Marée à Brest")
     ('search', 'Search_the_web', 'Maree_a_Brest')
 
-    Where letters would be lost, or the name is too long, a digest of it keeps it apart from others. `otherwise` is what
-    one begins with of which nothing is left.
+    If letters are lost, or the name is too long, it ends with a digest of the full name, so that it stays unique. If no
+    character is left, it begins with `otherwise`.
 
     >>> safe_name("潮汐 tide")
     'tide_2b716e'
@@ -39,9 +39,9 @@ def safe_name(name: str, otherwise: str = "tool") -> str:
 
 
 def address_name(name: str) -> str:
-    r"""A name as it stands in the address of a call, where some characters mean something.
+    r"""Return a name of a tool as addresses hold it: without the characters that have a meaning there.
 
-    A model may call for a tool of any name: one that is too long is cut, and what cannot be seen is taken out.
+    A model may request a tool of any name: a long one is cut, and characters that cannot be seen are left out.
 
     >>> address_name("Search the web"), address_name("a/b#2"), address_name("ls\x1b[2J")
     ('Search the web', 'a_b_2', 'ls[2J')
@@ -51,6 +51,6 @@ def address_name(name: str) -> str:
 
 
 def _cut(start: str, name: str) -> str:
-    """The start of a name, and a digest of all of it, which keeps it apart from others."""
+    """Return the start of a name with a digest of the full name, so that it stays unique."""
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=3).hexdigest()
     return f"{start[: _LONGEST - 7]}_{digest}"

@@ -34,7 +34,7 @@ _SHOWN = 40  # characters of what could not be read
 
 
 class Named(Protocol):
-    """Who calls."""
+    """The agent that calls."""
 
     @property
     def agent(self) -> object:
@@ -46,7 +46,7 @@ class Named(Protocol):
 
 
 def plan_calls(scope: Scope, calls: Sequence[ToolCall], tools: Toolbox, caller: Named) -> list[PlannedCall]:
-    """Take the addresses of a reply's calls, and decide on each."""
+    """Reserve the addresses of the calls in a reply, and decide what becomes of each."""
     plan = _Plan(scope, tools, caller)
     return [plan.decide(call, number) for number, call in enumerate(calls, 1)]
 
@@ -87,7 +87,10 @@ class _Plan:
         return asked.planned(step, decided=partial(asked.decided, tool, step, voice))
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
-        """The calls of a tool that the run has begun, and what is recorded of them; none where nobody needs to know."""
+        """Return the addresses of the tool's calls that the run has begun, and the recorded calls.
+
+        Both are empty for a tool with neither a limit nor a cache_function, as nothing depends on them then.
+        """
         if tool.max_usage_count is None and tool.cache_function is None:
             return set(), ()
         found = self._scope.calls("tool", {address_name(tool.name), tool.safe_name})
@@ -122,7 +125,7 @@ class _Asked:
         return self.planned(self.step(_giving(result), refused(self.agent, self.about, event), instead=instead))
 
     def decided(self, tool: BaseTool, step: _ToolStep, voice: Made, verdict: Verdict) -> _ToolStep:
-        """Return the step that the call becomes by what a person says. `step` and `voice` are those of it as it is."""
+        """Return the step of the call as a person decided it. `step` and `voice` are those that the model asked for."""
         if verdict is True:
             return step
         if verdict is False:
@@ -152,7 +155,10 @@ def _giving(result: ToolResult) -> _Work:
 
 
 def _reusable(tool: BaseTool, call: ToolCall, address: str, ended: Sequence[Call]) -> ToolResult | None:
-    """The first result of the run that may answer this call. The text is copied: its place may be done anew."""
+    """Return the first result of the run that may answer this call; None without one.
+
+    The text is copied and not referred to, because the step that recorded it may run again.
+    """
     if tool.cache_function is None:
         return None
     key = key_of(tool.description, call.arguments)
@@ -173,7 +179,7 @@ def _used_up(tool: BaseTool) -> str:
 
 
 def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
-    """What is wrong with the arguments, for the model to read."""
+    """Return what is wrong with the arguments, for the model to read; None if they fit."""
     if len(call.arguments) == 1 and (key := next(iter(call.arguments))) in UNREAD and key not in tool.takes:
         return f"The arguments for {tool.safe_name} were {_unread(str(call.arguments[key]))}. {_takes(tool)}"
     problem = misfit(tool, call.arguments)
@@ -185,7 +191,7 @@ def _takes(tool: BaseTool) -> str:
 
 
 def _unread(text: str) -> str:
-    """Why this text is no JSON object, and where it broke off."""
+    """Return why this text is no JSON object, and where reading it failed, for the model to read."""
     try:
         read = json.loads(text)
     except json.JSONDecodeError as problem:

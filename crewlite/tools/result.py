@@ -61,7 +61,7 @@ class ToolResult:
 
 
 def key_of(description: str, arguments: dict[str, Any]) -> str:
-    """A digest of a call: the arguments, whatever their order, and what tells tools of one name from each other."""
+    """Return a digest of a call: its arguments in any order, and the description, as tools may share a name."""
     return codec.digest([description, json.dumps(codec.encode(arguments), sort_keys=True)])
 
 

@@ -31,7 +31,7 @@ class ForeignTool(Protocol):
 
 
 def as_tools(value: object) -> object:
-    """What was given as `tools=`, as tools: functions and tools of other frameworks become some. Raises ConfigError."""
+    """Return the value of `tools=` as tools, functions and tools of other frameworks wrapped. Raises ConfigError."""
     if isinstance(value, str | bytes):
         raise ConfigError(f"tools is {value!r}; wanted a list of tools: tools=[...]")
     if isinstance(value, BaseTool) or callable(value) or isinstance(getattr(value, "name", None), str):
@@ -72,7 +72,7 @@ def _told_apart(tools: Sequence[BaseTool]) -> tuple[BaseTool, ...]:
 
 
 def as_names(value: object) -> object:
-    """What was given as `allowed_tools=`, as names: of tools, theirs. Raises ConfigError."""
+    """Return the value of `allowed_tools=` as names; a tool in it is replaced by its name. Raises ConfigError."""
     if value is None:
         return None
     if not isinstance(value, list | tuple | set | frozenset):
@@ -83,14 +83,14 @@ def as_names(value: object) -> object:
 
 
 def permitted(tools: Iterable[BaseTool], names: Sequence[str] | None) -> tuple[BaseTool, ...]:
-    """The tools of these names, be it their own or the ones they are offered under; all for None."""
+    """Return the tools with these names, their own or those that models are told; None means all."""
     if names is None:
         return tuple(tools)
     return tuple(tool for tool in tools if not {tool.name, tool.safe_name}.isdisjoint(names))
 
 
 class Toolbox:
-    """An agent's tools at work. Of two that a model knows by the same name, the later one takes the place."""
+    """The tools of an agent at work. Of two tools with the same name for models, the later one replaces the earlier."""
 
     def __init__(self, tools: Iterable[BaseTool], allowed: Sequence[str] | None = None) -> None:
         self._allowed = allowed
@@ -102,11 +102,11 @@ class Toolbox:
         return [tool.schema_for_model for tool in self.tools]
 
     def find(self, name: str) -> BaseTool | None:
-        """The tool of this name, be it its own or the one it is offered under."""
+        """Return the tool with this name, its own or the one that models are told; None if there is none."""
         return next((tool for tool in self.tools if name in (tool.safe_name, tool.name)), None)
 
     def missing(self, name: str) -> str:
-        """What a model is told that calls a tool which is not here."""
+        """Return what a model is told if it calls a tool that the agent does not have."""
         known = ", ".join(self.names) or "none"
         what = f"There is no tool {name!r}."
         if self._allowed is not None and name not in self._allowed:

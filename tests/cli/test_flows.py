@@ -38,7 +38,9 @@ def test_a_class_of_flows_is_run_and_gone_on_with(flows):
     assert (done.returncode, "✗ method read failed: ConnectionError: aground" in done.stderr) == (1, True), done.stderr
     assert "▸ method read, by lower" in done.stderr
     asked = ("checkpoint", "fork", "deep", "--crew", "flows:Sound", "--preview", "--rerun", "method:read@lower")
-    assert "--preview: method:read@lower has not finished, so only a run can make it again" in flows.do(*asked).stderr
+    assert (
+        "--preview: method:read@lower has not finished, so only a fork that runs can make it" in flows.do(*asked).stderr
+    )
     (flows.path / "shoal").unlink()
     for _ in range(2):
         done = flows.do("checkpoint", "resume", "deep", "--crew", "flows:Sound")

@@ -52,7 +52,7 @@ class Feedback:
 
     @classmethod
     def of(cls, message: Any, emit: Any, llm: Any, default_outcome: Any, metadata: Any) -> Feedback:
-        """Check the settings."""
+        """Return the settings, checked."""
         if not isinstance(message, str) or not message.strip():
             hint = "; write @human_feedback(message=...)" if callable(message) else ""
             raise _wrong("message", message, f"the text that a person is shown{hint}")

@@ -212,7 +212,7 @@ class _And:
 
 @dataclass(slots=True)
 class _Before:
-    """A part of an `and_` in fewer cycles than others: once it is true in a round, it counts in all rounds inside."""
+    """A part of an `and_` that is in fewer cycles than others. Once true in a round, it is true in all inner rounds."""
 
     names: frozenset[str]
     part: _Gate

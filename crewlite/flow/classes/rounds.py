@@ -183,7 +183,7 @@ class _Graph:
         return sum(name in self._entries or not self.before[name] <= members for name in cycle)
 
     def _steps(self, cycle: Collection[str], to: Collection[str]) -> dict[str, int]:
-        """Return how many steps within a cycle lead from each of its methods to the next one of `to`."""
+        """Return, for each method of a cycle, how many steps within the cycle lead to the nearest method of `to`."""
         members, steps, count = {*cycle}, dict[str, int](), 0
         while to:
             count += 1

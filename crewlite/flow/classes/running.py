@@ -78,6 +78,6 @@ def at_work(flow: T) -> Iterator[T]:
 
 
 def is_at_work(flow: object) -> bool:
-    """Return whether a kickoff of the flow is at work in this process, for whichever code."""
+    """Return whether a kickoff of the flow is at work in this process, whoever began it."""
     with _owning:
         return any(flow is own or flow is of for own, of, _ in _owned.values())

@@ -226,7 +226,7 @@ def fields_set(initial: Any) -> Collection[str]:
 
 
 def _is_changed(field: FieldInfo, value: Any) -> bool:
-    """Return whether a value is not the default of its field; False if that is another one each time."""
+    """Return whether a value differs from the default of its field; False if each call makes a different default."""
     if field.is_required() or field.default_factory_takes_validated_data:
         return False
     one, other = (comparable(field.get_default(call_default_factory=True, validated_data={})) for _ in range(2))

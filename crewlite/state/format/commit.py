@@ -61,17 +61,17 @@ MAY_VOID = ("steps", "claim", "intents")  # parts of a commit with which tombsto
 
 
 class Tombstone(NamedTuple):
-    """A tombstone for a later commit. `at_once`: a failure that code can handle writes it too, not only news."""
+    """A tombstone for a later commit: the next one with an outcome, a claim or intents.
+
+    With `at_once`, a commit with a failed attempt that code can handle writes it, too.
+    """
 
     step: StepRecord
     at_once: bool
 
 
 def with_void(parts: CommitParts, tombstones: Sequence[Tombstone]) -> tuple[list[StepRecord], list[Tombstone]]:
-    """Return (the steps of a commit behind the tombstones that it writes, the tombstones that later commits write).
-
-    An outcome, a claim or intents are news, which writes all of them.
-    """
+    """Return (the tombstones that this commit writes and its steps, the tombstones left for later commits)."""
     steps = parts.get("steps", [])
     if any("error" not in step for step in steps) or not parts.keys().isdisjoint(("claim", "intents")):
         return [*(one.step for one in tombstones), *steps], []

@@ -25,11 +25,11 @@ def has_other_inputs(record: Record, address: str) -> bool:
 
 
 def is_before_change(record: Record, address: str) -> bool:
-    """Return whether a fork may do a step again: its changes lead to that step, which had ended or begun before.
+    """Return whether the changes of a fork may have it run a step again.
 
-    They are inputs that have changed since, and edited steps, or ones to run again, that are around it or had ended
-    before it; before it began, if it is a call with effect="once". True for an edited step, and for a step that has
-    neither ended nor begun such a call if the fork has changed anything.
+    Other inputs may, if the step ended before they changed. An edit or a rerun may, of this step, of one around it, or
+    of one that had ended before it did (before it began, if it is a call with effect="once"). Any change may, if the
+    step has not ended and is no such call that has begun.
     """
     ended = record.end(address)
     begun = record.intended_in.get(address) if record.intents.get(address) == "once" else None

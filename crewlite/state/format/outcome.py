@@ -187,7 +187,7 @@ class Events:
         self._claim = claim
 
     def beside(self, address: str) -> Callable[[int], bool]:
-        """Return a function that tells whether the kickoff that made a commit had started this step until then."""
+        """Return a function that tells whether the kickoff that made a commit had started this step by then."""
         for numbers, events in islice(self._of_commits, self._indexed, None):  # few runs ask, so add() does not do it
             for seq, (kind, _, _, at) in zip(numbers, events, strict=True):
                 if kind.endswith("_started"):

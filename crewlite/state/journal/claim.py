@@ -71,7 +71,7 @@ def _is_own(claim: Claim) -> bool:
 
 
 def _is_heard(claim: Claim, touched: float) -> bool:
-    """Return whether a holder's last sign of life is recent. One in the future is so for as long after it was seen."""
+    """Return whether a holder's last sign of life is recent. One in the future counts from when it was first read."""
     if touched <= time.time():
         return time.time() - touched < SILENCE
     seen = _ahead.get(claim["id"])

@@ -152,7 +152,7 @@ def _begun_inside(own: Sequence[Entry], before: Record) -> set[int]:
 
 
 def _halts(commit: Commit) -> bool:
-    """Return whether a commit records that the run has failed or a budget has stopped it, which the next claim ends."""
+    """Return whether a commit records that the run failed or a budget stopped it, which is so until the next claim."""
     failed = (step.get("error", {}).get("final") for step in commit.get("steps", ()) if not step["address"])
     return "stopped" in commit or any(failed)
 
@@ -184,9 +184,9 @@ def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
 
 
 def _ending(part: Sequence[Entry], live: Record) -> set[str]:
-    """Return the steps in `part` that end what was recorded before: a call that had begun, a failure, its question.
+    """Return the steps in `part` whose outcomes settle something older: a call that began, a failure, its question.
 
-    Without their ends, the call would be in doubt, the failure would count, the question would be open.
+    Without these outcomes, the call would be in doubt, the failure would count, the question would be open.
     """
     known = (live.intents.keys() - live.outcomes.keys()) | live.attempts.keys() | undecided(live).keys()
     steps = (step for entry in part for step in entry.commit.get("steps", ()))

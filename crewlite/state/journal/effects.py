@@ -167,7 +167,7 @@ def repeated(
 
 
 def _is_repeated(address: str, made: int, record: Record, before: Record, running: Collection[str]) -> bool:
-    """Return whether a finished call of the branch is made again. An interrupted step continues after such a call.
+    """Return whether the steps in `running` repeat a finished call of the branch. An interrupted step goes on after it.
 
     `made`: the number of the commit in which it was made.
     """

@@ -114,7 +114,7 @@ class Journal:
         return self.next_seq, len(self._tombstones)
 
     def invalidate(self, address: str, kind: str, *, at_once: bool) -> None:
-        """Queue a tombstone for a step that has ended. Until it is written, that end is valid. `at_once`: Tombstone."""
+        """Queue a tombstone for a step that has ended. Its outcome stays valid until then. `at_once`: see Tombstone."""
         self._tombstones.append(Tombstone(invalidated(address, kind), at_once))
 
     def commit(
@@ -154,9 +154,9 @@ class Journal:
             self.failed(self._refused.pop(0))
 
     def store(self, parts: CommitParts) -> Awaitable[None] | None:
-        """Commit. Returns what ends once the commit is durable, or raises the error of the store.
+        """Commit. Returns an awaitable that ends once the commit is durable, or raises the error of the store.
 
-        Without a store it returns None, or a turn of the loop if one is due.
+        Without a store it returns None, or an awaitable turn of the loop if one is due.
         """
         if not self.queue:
             self.commit(parts, lambda error: None)
@@ -230,7 +230,7 @@ class Journal:
         return self.claim
 
     def give_up_claim(self, *, owes: bool) -> None:
-        """Drop a claim and the queued entries: the run has not started. `owes`: the claim may be stored anyway."""
+        """Drop a claim and the queued entries: the run has not started. `owes`: the claim may be stored; release it."""
         self._drop_claim()
         self.claim = None
         if self.queue:

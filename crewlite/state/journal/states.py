@@ -329,9 +329,9 @@ def _difference(
 def _items_anew(
     before: Mapping[str, Json], after: Mapping[str, Json], paths: Iterable[Sequence[str]] | None = None
 ) -> list[Operation]:
-    """Return the operations for items that differ under the same id: a step that ran again has added others.
+    """Return the operations for items that differ under the same id, because a step that added them ran again.
 
-    `paths`: where to look, as one step has written there; None to look at all items.
+    `paths`: the items to compare, those that one step has written; None for all items.
     """
     if paths is None:
         paths = ((name, key) for name, items in before.items() if name.startswith(ITEMS) for key in items)

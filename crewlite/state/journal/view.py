@@ -101,8 +101,8 @@ class View:
     def note_request(self, address: str, start: Start) -> None:
         """Note that a child step is requested. It begins with the state `start`.
 
-        The child's changes are applied after those in `start`, even if they were committed first: steps may have run
-        again.
+        The child's changes are applied after those in `start`. Where a step in `start` has run again since, the child's
+        recorded changes may be the older ones.
         """
         if self._inside:
             with self._common.lock:
@@ -168,7 +168,7 @@ class View:
                     self.deliver(address)
 
     def take(self, change: Change) -> None:
-        """Apply at once a change that no child step has made, such as one of a handler."""
+        """Apply at once a change that no child step has made, such as one that a handler made."""
         with self._common.lock:
             self._common.moment += 1
             if self._inside is None:

@@ -252,7 +252,7 @@ def journals_in(directory: str, below: str = "") -> list[str]:
 
 
 def directories_in(path: str) -> list[str]:
-    """Return the names of the directories of runs; names with "~" are of locks and of what is being made or deleted."""
+    """Return the names of the directories of runs. A leading "~" marks a lock, or a run half made or half deleted."""
     try:
         with os.scandir(path) as inside:
             return [one.name for one in inside if one.name[0] != "~" and one.is_dir()]

@@ -70,7 +70,7 @@ class Readers:
 
 
 def file_ids(path: Path) -> FileIds:
-    """Return the files of the database at a path. SQLite does not notice that one it has open is gone or another."""
+    """Return the ids of the files of the database at a path: SQLite does not notice that an open file was replaced."""
     return file_id(path), file_id(Path(f"{path}-wal")), file_id(Path(f"{path}-shm"))
 
 

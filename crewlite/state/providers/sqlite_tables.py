@@ -36,7 +36,7 @@ def results(db: Database) -> None:
 
 @migrations()
 def rewinds(db: Database) -> None:
-    """Index the commits that may rewind their branch: `MAY_REWIND` in the form it had with this release."""
+    """Index the commits that may rewind their branch, by the condition that `MAY_REWIND` was when this was released."""
     found = "instr(body, x'22726577696e64223a7b') > 0"
     db.execute(f"CREATE INDEX IF NOT EXISTS entry_rewinds ON entry (branch_id, seq) WHERE {found}")
 

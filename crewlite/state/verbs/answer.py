@@ -149,7 +149,7 @@ def receive(journal: Journal, letter: Letter) -> Future[bool]:
 
 
 def _check_is_for(sent: GivenAnswer, record: Record) -> None:
-    """Raise RefError if an answer that is on its way was given to a question that is another one by now."""
+    """Raise RefError if the question has changed since this answer, which a letter brings, was given."""
     asked = record.asked.get(sent["address"])
     if asked and sent.get("digest", asked.get("digest")) != asked.get("digest"):
         raise RefError(sent["address"], "asks something else by now, so the answer was not recorded")

@@ -93,7 +93,7 @@ class _Prune:
     """The ids of the runs that cannot be read, of those listed as far as they were tried."""
 
     def done(self) -> Pruned:
-        """Prune oldest runs first, so that a state ends with its newest turn if the prune is interrupted."""
+        """Prune oldest runs first, so that an interrupted prune still leaves each state its newest turn."""
         runs = {info.run_id: info for info in reversed(self.store.branches())}
         self.unreadable += _unlisted(self.store, runs)
         pruned = sum(each_readable(runs.values(), self._run, skipped=self.unreadable), Pruned())
