@@ -15,11 +15,11 @@ import click
 from pydantic import BaseModel
 
 from crewlite import Agent, BaseTool, CheckpointConfig, ConditionalTask, Crew, Task, errors
-from crewlite.cli.main import LazyGroup, main
+from crewlite.cli.main import main
 from crewlite.coming_from.settings import ANY, SETTINGS
 from crewlite.errors import CrewliteError
 from crewlite.events.base import BaseEvent
-from crewlite.events.registry import checkpoint_event_types, load
+from crewlite.events.registry import load
 from crewlite.recovery import FailureType
 from crewlite.recovery.classify import SYMPTOMS
 from crewlite.recovery.types import MEANINGS
@@ -87,7 +87,7 @@ def _events() -> str:
 
 def _definitions() -> str:
     lines: list[str] = []
-    for cls in (Agent, Task, ConditionalTask, Crew, CheckpointConfig, BaseTool):
+    for cls in (Agent, Task, ConditionalTask, Crew, BaseTool):
         lines += ["", f"### {cls.__name__}", "", (inspect.getdoc(cls) or "").splitlines()[0], "", *_fields_of(cls)]
     return "\n".join(lines).lstrip() + "\n"
 
@@ -114,30 +114,7 @@ def _taken(kind: str) -> str:
 
 
 def _checkpointing() -> str:
-    lines = ["## CheckpointConfig", "", *_fields_of(CheckpointConfig), "", "## Event types", ""]
-    lines += [
-        "What `on_events` accepts. The fields of each are in [event types](event-types.md).",
-        "",
-    ]
-    families: dict[str, list[str]] = {}
-    for cls in load().values():
-        if cls is not BaseEvent and (kind := cls.model_fields["type"].default) in checkpoint_event_types():
-            family = cls.__module__.rpartition(".")[2].removesuffix("_events")
-            families.setdefault(family, []).append(f"`{kind}`")
-    lines += [f"- {family}: {', '.join(kinds)}" for family, kinds in sorted(families.items())]
-    lines += ["", "## Commands", "", "| command | |", "|---|---|"]
-    root = click.Context(main, info_name="crewlite", **main.context_settings)
-    group = main.get_command(root, "checkpoint")
-    assert isinstance(group, LazyGroup)
-    ctx = click.Context(group, info_name="checkpoint", parent=root)
-    lines.append("| `crewlite checkpoint` | The tree of the runs kept here. |")
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        assert command
-        pieces = command.collect_usage_pieces(click.Context(command, info_name=name, parent=ctx))
-        words = " ".join(["crewlite checkpoint", name, *(piece for piece in pieces if piece != "[OPTIONS]")])
-        lines.append(f"| `{words}` | {group.late[name][1]} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(["## CheckpointConfig", "", *_fields_of(CheckpointConfig)]) + "\n"
 
 
 def _settings() -> str:
