@@ -22,7 +22,7 @@ _STREAM = "the events of a run, as they happen: flow.stream(...), with for or as
 _INSIDE = "it is a part of CrewAI's own works, and nothing stands for it"
 _STEPS = "steps of an agent: from crewlite.agents.parser import AgentAction, AgentFinish"
 _DELEGATING = "who may delegate has tools for it: Agent(allow_delegation=True)"
-_FILES = "Crew.from_yaml(...) makes a crew of its files"
+_FILES = "load_crew(...) makes a crew of JSON files, Crew.from_yaml(...) of YAML files"
 _CALLS = "a tool is called by crewlite alone; events tell of it: from crewlite.events import ToolUsageStartedEvent"
 _DECLARED = "a flow is a class of your own, class MyFlow(Flow), or a function with @flow"
 _PICTURE = "flow.plot(filename, run_id=...) writes the page, flow.mermaid() the text; MyFlow.graph is the graph as data"
@@ -45,8 +45,7 @@ def _by_name(facts: Mapping[str, str]) -> dict[str, str]:
 
 IMPORTS = _by_name(
     {
-        _FILES: "load_crew AgentDefinition CrewAgentDefinition CrewDefinition CrewTaskDefinition "
-        "PythonReferenceDefinition",
+        _FILES: "AgentDefinition CrewAgentDefinition CrewDefinition CrewTaskDefinition PythonReferenceDefinition",
         "Agent(config=...) takes the fields of a file": "load_agent",
         "a tool reads the environment itself": "EnvVar",
         _FAILURE: "ToolFailure ToolExecutionFailedError",
@@ -135,7 +134,7 @@ MODULES = _by_name(
         _WINDOW: "llms.context_window",
         "LLM(max_retries=...), or a failure_policy": "llms.retry",
         "the types of crewlite need no plugin": "mypy",
-        _FILES: "project.crew_definition project.crew_loader project.json_loader",
+        _FILES: "project.crew_definition project.json_loader",
         "a crew is known by its name, a run by its run_id; secrets are never written": "security",
         "settings stand where they are used: Crew(...), Agent(...), CheckpointConfig(...)": "settings",
         "the events of a run: History(location).run(run_id).events()": "state.event_record",

@@ -1,4 +1,4 @@
-"""Crews from YAML files and classes, as programs written for CrewAI have them.
+"""Crews from YAML files, JSON files and classes, as programs written for CrewAI have them.
 
 They build ordinary agents, tasks and crews, which are saved, resumed, forked and rebuilt like any other.
 """
@@ -18,9 +18,10 @@ from crewlite.project.crew_class import (
     task as task,
     tool as tool,
 )
+from crewlite.project.crew_loader import load_crew as load_crew, load_crew_and_kickoff as load_crew_and_kickoff
 
-_HOME = "crewlite.project.crew_class"
-__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "") == _HOME)  # noqa: PLE0605 - names of decorators
+_HOMES = ("crewlite.project.crew_class", "crewlite.project.crew_loader")
+__all__ = sorted(name for name, value in globals().items() if getattr(value, "__module__", "") in _HOMES)  # noqa: PLE0605 - names of decorators
 
 
 def __getattr__(name: str) -> None:

@@ -92,7 +92,7 @@ class _Config:
             name: config for name in _FILES if isinstance(config := inspect.getattr_static(owner, name), _Config)
         }
         files = {_FILES[name][0]: config._file() for name, config in configs.items()}
-        check(files, names)
+        check(list(files.items()), names)
         for name in configs:
             shape = _FILES[name][0]
             vars(instance).setdefault(name, Sections(files[shape], shape, names))

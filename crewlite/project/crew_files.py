@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
+from crewlite.durable import same
 from crewlite.errors import ConfigError
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, check
 from crewlite.project.yaml_file import read
@@ -27,11 +28,11 @@ def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, 
     if tasks is None:
         agents, tasks = Path(agents) / "agents.yaml", Path(agents) / "tasks.yaml"
     files = {AGENTS: read(agents, Path()), TASKS: read(tasks, Path())}
-    names = _Bound(_bound(bind))
+    names = Parts("Crew.from_yaml", _bound(bind))
     people, work = Sections(files[AGENTS], AGENTS, names), Sections(files[TASKS], TASKS, names)
     names.makers["agent"] = {name: partial(names.once, Agent, name, section) for name, section in people.items()}
     names.makers["task"] = {name: partial(names.once, Task, name, section) for name, section in work.items()}
-    check(files, names, all_given=True)
+    check(list(files.items()), names, all_given=True)
     return cls(
         agents=[make() for make in names.makers["agent"].values()],
         tasks=[make() for make in names.makers["task"].values()],
@@ -39,25 +40,27 @@ def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, 
     )
 
 
-class _Bound:
-    """The names that the files may use: their own entries, and the objects that were passed."""
+class Parts:
+    """The names that the files of a crew may use: their own entries, and other objects."""
 
-    owner = "Crew.from_yaml"
-
-    def __init__(self, bound: Mapping[str, Any]) -> None:
-        passed = {name: (lambda value=value: value) for name, value in bound.items()}
-        self.makers: dict[str, Mapping[str, Make]] = dict.fromkeys(("tool", "llm", "callback", "output"), passed)
-        self._made: dict[tuple[type, str], Any] = {}
+    def __init__(self, owner: str, bound: Mapping[str, Any]) -> None:
+        self.owner = owner
+        self.makers: dict[str, dict[str, Make]] = {
+            kind: {name: partial(same, value) for name, value in bound.items()}
+            for kind in ("tool", "llm", "callback", "output")
+        }
+        self._made: dict[tuple[type[Any], str], Any] = {}
 
     def named(self, kind: str) -> Mapping[str, Make]:
+        """Return all names of a kind. See Names."""
         return self.makers[kind]
 
-    def once(self, cls: type[Agent | Task], name: str, section: Mapping[str, Any]) -> Any:
+    def once(self, cls: type[Any], name: str, section: Mapping[str, Any]) -> Any:
         """Return the agent or task of an entry. The first call builds it. Raises ConfigError for a circular context."""
         key = (cls, name)
         if key not in self._made:
             self._made[key] = None  # marks it as being built
-            named: dict[str, Any] = {} if cls is Agent or "name" in section else {"name": name}
+            named: dict[str, Any] = {} if issubclass(cls, Agent) or "name" in section else {"name": name}
             self._made[key] = cls(config=section, **named)
         if self._made[key] is None:
             raise ConfigError(

@@ -5,16 +5,17 @@ An entry names other parts (`agent: researcher`, `tools: [search]`). The reader 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from crewlite.agent.agent import Agent
 from crewlite.coming_from.settings import setting_of, why_not
+from crewlite.crew.crew import Crew
 from crewlite.definitions.definition import Definition
 from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.project.yaml_file import YamlFile
-from crewlite.task.task import Task
+from crewlite.task.task import ConditionalTask, Task
 
 Make = Callable[[], Any]
 
@@ -67,6 +68,18 @@ _OF_TASKS = {
     "output_json": Reference("output"),
     "response_model": Reference("output"),
 }
+_OF_CREWS = {
+    "llm": Reference("llm", or_text=True),
+    "manager_llm": Reference("llm", or_text=True),
+    "planning_llm": Reference("llm", or_text=True),
+    "function_calling_llm": Reference("llm", or_text=True),
+    "chat_llm": Reference("llm", or_text=True),
+    "manager_agent": Reference("agent"),
+    "step_callback": Reference("callback"),
+    "task_callback": Reference("callback"),
+    "before_kickoff_callbacks": Reference("callback", many=True),
+    "after_kickoff_callbacks": Reference("callback", many=True),
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +98,8 @@ class Shape:
 
 AGENTS = Shape(Agent, "an agent", _OF_AGENTS)
 TASKS = Shape(Task, "a task", _OF_TASKS)
+CONDITIONAL_TASKS = Shape(ConditionalTask, "a conditional task", {**_OF_TASKS, "condition": Reference("callback")})
+CREWS = Shape(Crew, "a crew", _OF_CREWS)
 
 
 class Section(dict[str, Any]):
@@ -115,15 +130,16 @@ class Sections(dict[str, Section]):
         raise ConfigError(f"{self._path} has no {name!r}; {hint}")
 
 
-def check(files: Mapping[Shape, YamlFile], names: Names, *, all_given: bool = False) -> None:
+def check(files: Sequence[tuple[Shape, YamlFile]], names: Names, *, all_given: bool = False) -> None:
     """Raise one ConfigError for all mistakes in the files: unknown and repeated keys, wrong types, unknown names.
 
-    Missing fields are a mistake only if `all_given`; otherwise code may supply them.
+    Missing fields are a mistake only if `all_given`; otherwise code may supply them. Those of a crew never are one, as
+    code supplies its tasks.
     """
-    broken = any(file.broken for file in files.values())
+    broken = any(file.broken for _, file in files)
     problems = [
         f"{file.path}, line {line}: {problem}"
-        for shape, file in files.items()
+        for shape, file in files
         for line, problem in sorted([*file.problems, *(() if broken else _problems(shape, file, names, all_given))])
     ]
     if len(problems) == 1:
@@ -145,7 +161,9 @@ def _problems(shape: Shape, file: YamlFile, names: Names, all_given: bool) -> It
                 plain[key] = value
             elif problem := _unknown(key, value, name, shape):
                 yield line, problem
-        for key, message in shape.makes.problems_in(plain, all_given=all_given):
+        for key, message in shape.makes.problems_in(plain, all_given=all_given and shape is not CREWS):
+            if key in shape.references and key in fields:  # left out of the check
+                continue
             yield file.line(name, key), _located(key, name, message)
 
 

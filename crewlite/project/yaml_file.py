@@ -1,12 +1,14 @@
-"""A YAML file of agents, tasks or variants, read with the line of every key, so that errors can name it.
+"""A YAML or JSON file of agents, tasks or variants, read with the line of every key, so that errors can name it.
 
-Only plain data is read: texts, numbers, lists and mappings. A file cannot create objects or run code.
+Only plain data is read: texts, numbers, lists and mappings. A file cannot create objects or run code. JSON is read as
+YAML, which contains it; comments, and tabs between the parts, are blanked before.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
 
 yaml = lazy("yaml")
+_TEXT_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -38,20 +41,39 @@ class YamlFile:
 
 def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
     """Read a file, relative to a folder. Mistakes in it are collected. Raises ConfigError if it cannot be read."""
-    shown = os.fspath(path)
+    found = YamlFile(os.fspath(path))
+    _read(folder, found, _Reading.file)
+    return found
+
+
+def read_one(path: str | os.PathLike[str], name: str, *, flat: str = "", listed: str = "") -> tuple[YamlFile, YamlFile]:
+    """Read a file that is one entry, under a name; and, as entries of their own, the items of the list at one key.
+
+    The keys below `flat` count as keys of the entry. Items are named by their `name`, or by their place in the list.
+    Mistakes are collected in the first one. Raises ConfigError if it cannot be read.
+    """
+    found, items = YamlFile(os.fspath(path)), YamlFile(os.fspath(path))
+    _read(Path(), found, lambda reading, node: reading.one(node, name, flat, listed, items))
+    items.broken = found.broken
+    return found, items
+
+
+def _read(folder: Path, found: YamlFile, into: Callable[[_Reading, Any], None]) -> None:
+    """Read the file into `found`, as `into` says for its outermost node."""
+    path = folder / found.path
+    as_json = found.path.endswith((".json", ".jsonc"))
     try:
-        text = (folder / shown).read_text(encoding="utf-8-sig")
-        if shown.endswith(".json"):  # YAML contains JSON, but for tabs between the parts
-            text = text.replace("\t", " ")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{folder / shown} cannot be read: {error}{_beside(folder / shown)}") from None
-    found = YamlFile(shown)
+        raise ConfigError(f"{path} cannot be read: {error}{_beside(path)}") from None
+    if as_json:
+        text = _TEXT_OR_COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text).replace("\t", " ")
     try:
         loader = yaml.SafeLoader(text)
         try:
             node = loader.get_single_node()
             if node is not None:
-                _Reading(loader, found).file(node)
+                into(_Reading(loader, found), node)
         finally:
             loader.dispose()
     except yaml.reader.ReaderError as error:
@@ -62,9 +84,11 @@ def read(path: str | os.PathLike[str], folder: Path) -> YamlFile:
         found.broken = True
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         found.problems.append(
-            (mark.line + 1 if mark else 1, f"invalid YAML: {getattr(error, 'problem', None) or error}")
+            (
+                mark.line + 1 if mark else 1,
+                f"invalid {'JSON' if as_json else 'YAML'}: {getattr(error, 'problem', None) or error}",
+            )
         )
-    return found
 
 
 def _beside(path: Path) -> str:
@@ -93,6 +117,36 @@ class _Reading:
                 self._file.entries[name] = {key: self._value(value) for key, _, value in self._pairs(below, (name,))}
             else:
                 self._problem(below, f"{name} has no keys below it; wanted `key: value` lines, indented")
+
+    def one(self, node: Any, name: str, flat: str, listed: str, items: YamlFile) -> None:
+        """Read a node that is one entry. See read_one."""
+        if not isinstance(node, yaml.MappingNode):
+            self._problem(node, "wanted an object: {...}")
+            return
+        self._file.lines[(name,)] = node.start_mark.line + 1
+        entry = self._file.entries[name] = {}
+        for key, _, value in self._pairs(node, (name,)):
+            if key == flat and isinstance(value, yaml.MappingNode):
+                entry |= {inner: self._value(below) for inner, _, below in self._pairs(value, (name,))}
+            elif key == listed and isinstance(value, yaml.SequenceNode):
+                _Reading(self._loader, items).items(value, listed)
+            else:
+                entry[key] = self._value(value)
+
+    def items(self, node: Any, listed: str) -> None:
+        """Read the items of a list as entries, each under its `name`."""
+        for number, item in enumerate(node.value):
+            if not isinstance(item, yaml.MappingNode):
+                self._problem(item, f"{listed}[{number}] is {self._value(item)!r}; wanted an object")
+                continue
+            place = f"{listed}[{number}]"
+            fields = {key: (line, self._value(value)) for key, line, value in self._pairs(item, (place,))}
+            name = str(fields["name"][1]) if fields.get("name", (0, None))[1] else place
+            if name in self._file.entries:
+                self._problem(item, f"the name {name!r} is repeated; each of {listed} needs a name of its own")
+            self._file.entries[name] = {key: value for key, (_, value) in fields.items()}
+            self._file.lines[(name,)] = item.start_mark.line + 1
+            self._file.lines |= {(name, key): line for key, (line, _) in fields.items()}
 
     def _pairs(self, node: Any, place: tuple[str, ...]) -> Iterator[tuple[str, int, Any]]:
         """Yield key, line and value; for a repeated key, the last value."""
@@ -125,7 +179,8 @@ class _Reading:
             value = {str(key.value): self._value(item) for key, item in node.value}
         else:
             value = self._loader.construct_object(node)
-            value = value.strip() if isinstance(value, str) else value
+            if isinstance(value, str):  # JSON writes a character beyond U+FFFF as a pair of escapes
+                value = value.strip().encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         self._open.discard(id(node))
         self._values[id(node)] = value
         return value

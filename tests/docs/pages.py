@@ -28,7 +28,7 @@ class Block:
 
     language: str
     file: str
-    """On ```python name.py or ```yaml name.yaml: the file that the page says to save it as."""
+    """On ```python name.py, ```yaml name.yaml or ```jsonc name.jsonc: the file that the page says to save it as."""
     code: str
     line: int
     follows: bool
@@ -38,7 +38,7 @@ class Block:
 def blocks(text: str) -> list[Block]:
     """The fenced blocks of a text, in order. Raises ValueError if one is not closed.
 
-    Languages: python (run), yaml (saved), text (what the one above printed), console (commands and what they print),
+    Languages: python (run), yaml and jsonc (saved), text (what the one above printed), console (commands and what they print),
     json (parsed), none (a drawing).
     """
     found: list[Block] = []

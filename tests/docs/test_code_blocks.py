@@ -102,8 +102,8 @@ def test_the_blocks_of_a_page_run_in_order_and_print_what_they_say(page):
                     f"{name_of(page)}:{block.line}: a ```text block shows what the ```python block right above prints"
                 )
                 same(block.code, printed)
-            elif block.language == "yaml":
-                Path(block.file).parent.mkdir(exist_ok=True)
+            elif block.language in ("yaml", "jsonc"):
+                Path(block.file).parent.mkdir(parents=True, exist_ok=True)
                 Path(block.file).write_text(block.code, encoding="utf-8")
             elif block.language == "json":
                 json.loads(block.code)

@@ -1,0 +1,224 @@
+"""A crew of JSON files is the crew that the same texts make in code, and their mistakes are told with their lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from crewlite import Process, event_bus
+from crewlite.errors import ConfigError
+from crewlite.events import StepReplayedEvent
+from crewlite.llm import LLM
+from crewlite.project import load_crew, load_crew_and_kickoff
+from crewlite.task import ConditionalTask
+from crewlite.tools import BaseTool
+
+PILOT = """
+    {
+      // who answers
+      "role": "Pilot of {port}", /* a "port"
+         is an input */
+      "goal": "Answer",
+      "backstory": "You watch the water. See https://example.com/tides // and so on",
+      "llm": "offline",
+      "settings": {"verbose": false, "max_iter": 4,},
+    }
+    """
+CREW = """
+    {
+      "name": "Harbour",
+      "agents": ["pilot"],
+      "tasks": [
+        {"name": "ask", "description": "High water at {port}?", "expected_output": "A time", "agent": "pilot"},
+        {
+          "name": "say",
+          "description": "Say it \\ud83d\\ude00",
+          "expected_output": "A line",
+          "agent": "pilot",
+          "context": ["ask"],
+        },
+      ],
+      "process": "sequential",
+      "inputs": {"port": "Brest"},
+    }
+    """
+
+
+def write(name, text):
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    Path(name).write_text(dedent(text).lstrip("\n"), encoding="utf-8")
+
+
+def harbour(crew=CREW, pilot=PILOT):
+    write("harbour/crew.jsonc", crew)
+    write("harbour/agents/pilot.jsonc", pilot)
+    return Path("harbour/crew.jsonc")
+
+
+def told(**files):
+    with pytest.raises(ConfigError) as caught:
+        load_crew(harbour(**files))
+    return str(caught.value).replace("harbour/", "")
+
+
+def test_a_crew_has_what_its_files_say():
+    crew, inputs = load_crew(harbour())
+    assert (crew.name, crew.process, inputs) == ("Harbour", Process.sequential, {"port": "Brest"})
+    assert [task.name for task in crew.tasks] == ["ask", "say"]
+    assert crew.tasks[1].context == (crew.tasks[0],)
+    assert crew.tasks[1].description == "Say it \N{GRINNING FACE}"
+    pilot = crew.agents[0]
+    assert (pilot.role, pilot.max_iter, pilot.llm) == ("Pilot of {port}", 4, "offline")
+    assert pilot.backstory.endswith("https://example.com/tides // and so on")
+
+
+def test_it_runs_with_the_inputs_of_its_file_or_those_that_are_given():
+    harbour()
+    result = load_crew_and_kickoff("harbour/crew.jsonc", {"port": "Calais"})
+    assert [output.name for output in result.tasks_output] == ["ask", "say"]
+    assert [output.agent for output in result.tasks_output] == ["Pilot of Calais"] * 2
+    assert load_crew_and_kickoff("harbour/crew.jsonc").tasks_output[0].agent == "Pilot of Brest"
+
+
+def test_it_is_recorded_like_any_crew():
+    recorded = load_crew(harbour(CREW.replace('"process"', '"checkpoint": true, "process"')))
+    first = recorded[0].kickoff(recorded[1], run_id="noon")
+    again, inputs = load_crew("harbour/crew.jsonc")
+    replayed = []
+    with event_bus.scoped_handlers():
+        event_bus.on(StepReplayedEvent, lambda source, event: replayed.append(event.address))
+        assert again.kickoff(inputs, run_id="noon").raw == first.raw
+    assert replayed == [""]
+
+
+def test_a_file_names_functions_classes_and_tools_in_code():
+    write(
+        "harbour/office.py",
+        """
+        from pydantic import BaseModel
+        from crewlite import Agent
+
+
+        class Time(BaseModel):
+            hour: int
+
+
+        class Watcher(Agent):
+            watch: str = "day"
+
+
+        def known(output):
+            return bool(output.raw)
+        """,
+    )
+    write(
+        "harbour/tools/tide_table.py",
+        """
+        from __future__ import annotations
+
+        from pydantic import BaseModel
+        from crewlite.tools import BaseTool
+
+
+        class Asked(BaseModel):
+            port: str
+
+
+        class TideTable(BaseTool):
+            name: str = "tide_table"
+            description: str = "The tides of a port."
+            args_schema: type[BaseModel] = Asked
+
+            def _run(self, port: str) -> str:
+                return f"{port}: noon"
+        """,
+    )
+    crew = CREW.replace(
+        '"name": "say",',
+        '"name": "say", "type": "ConditionalTask", "condition": {"python": "office.known"}, '
+        '"output_pydantic": {"python": "office.Time"}, "input_files": {"notes": "notes.txt"},',
+    )
+    pilot = PILOT.replace('"llm": "offline"', '"llm": {"model": "openai/gpt-4o", "temperature": 0.5}').replace(
+        '"goal"', '"type": {"python": "office.Watcher"}, "watch": "night", "tools": ["custom:tide_table"], "goal"'
+    )
+    write("harbour/notes.txt", "Spring tide.")
+    made, _ = load_crew(harbour(crew, pilot))
+    say, pilot_made = made.tasks[1], made.agents[0]
+    assert isinstance(say, ConditionalTask)
+    assert (say.condition.__name__, say.output_pydantic.__name__) == ("known", "Time")
+    assert Path(say.input_files["notes"]).read_text(encoding="utf-8") == "Spring tide."
+    assert (type(pilot_made).__name__, pilot_made.watch) == ("Watcher", "night")
+    assert isinstance(pilot_made.tools[0], BaseTool)
+    assert pilot_made.tools[0].run(port="Brest") == "Brest: noon"
+    assert isinstance(pilot_made.llm, LLM)
+    assert pilot_made.llm.temperature == 0.5
+
+
+def test_a_manager_may_have_a_file_of_its_own():
+    write("harbour/agents/chief.json", '{"role": "Chief", "goal": "Manage", "backstory": "b"}')
+    crew, _ = load_crew(
+        harbour(CREW.replace('"sequential"', '"hierarchical", "manager_agent": "chief"')),
+    )
+    assert crew.manager_agent.role == "Chief"
+    assert [agent.role for agent in crew.agents] == ["Pilot of {port}"]
+
+
+def test_all_mistakes_of_all_files_are_told_at_once():
+    crew = """
+        {
+          "agents": ["pilot", "pilto"],
+          "proces": "sequential",
+          "tasks": [
+            {"name": "ask", "description": "x", "agent": "pilto", "context": ["sya"]},
+            {"name": "ask", "description": "x", "expected_output": "y", "guardrail": {"python": "nowhere.check"}}
+          ]
+        }
+        """
+    pilot = """
+        {
+          "role": "Pilot",
+          "gaol": "Answer",
+          "tools": ["custom:tide_table"],
+          "type": "Sailor",
+          "settings": {
+            "max_iter": "many"
+          }
+        }
+        """
+    text = told(crew=crew, pilot=pilot)
+    for line in (
+        "9 mistakes in the files of crew.jsonc:",
+        "agents/pilot.jsonc, line 1: goal of pilot is missing",
+        "agents/pilot.jsonc, line 3: pilot has the key 'gaol', which an agent does not have; did you mean 'goal'?",
+        "tools/tide_table.py, which would define the tool custom:tide_table",
+        "agents/pilot.jsonc, line 5: type of pilot is 'Sailor'; wanted Agent, agent, or {'python': 'module.Class'}",
+        "agents/pilot.jsonc, line 7: max_iter of pilot is 'many'; wanted a whole number",
+        "crew.jsonc, line 2: agents names 'pilto', but agents has no file pilto.jsonc; did you mean 'pilot'?",
+        "crew.jsonc, line 3: crew has the key 'proces', which a crew does not have; did you mean 'process'?",
+    ):
+        assert line in text
+
+
+def test_two_tasks_of_one_name_and_code_that_cannot_be_imported_are_told():
+    crew = CREW.replace('"name": "say"', '"name": "ask", "guardrail": {"python": "nowhere.check"}').replace(
+        '"context": ["ask"]', '"context": ["sya"]'
+    )
+    text = told(crew=crew)
+    assert "crew.jsonc, line 6: the name 'ask' is repeated; each of tasks needs a name of its own" in text
+    assert "guardrail of ask: nowhere cannot be imported: No module named 'nowhere'" in text
+    assert "context of ask names 'sya', but crew.jsonc has no task with that name" in text
+
+
+def test_agents_and_inputs_of_a_wrong_type_are_told():
+    text = told(crew=CREW.replace('["pilot"]', '"pilot"').replace('{"port": "Brest"}', "[1]"))
+    assert "crew.jsonc, line 3: agents is a str; wanted a list of names" in text
+    assert "crew.jsonc, line 15: inputs is a list; wanted an object" in text
+
+
+def test_a_file_that_is_no_json_is_told_with_its_line():
+    assert told(crew='{\n"agents": ["pilot"],\n"tasks": [}\n').startswith("crew.jsonc, line 3: invalid JSON")
+    assert told(crew="[1]") == "crew.jsonc, line 1: wanted an object: {...}"
+    with pytest.raises(ConfigError, match="nowhere.jsonc cannot be read"):
+        load_crew("nowhere.jsonc")
