@@ -24,7 +24,7 @@ OPTIONS = (
 MEANT = {
     "definitions.md": "Unexpected keyword argument",  # settings of CrewAI without a meaning here
     "errors.md": "Unexpected keyword argument",  # a mistake, to show what is said of it
-    "crewai.md": "",  # what @CrewBase adds to a class is known to no checker, with CrewAI neither
+    "crew-files.md": "",  # what @CrewBase adds to a class is known to no checker, with CrewAI neither
 }
 """Pages with code that a type checker refuses, and what it says there."""
 
