@@ -17,6 +17,7 @@ import click
 from crewlite.console import text as console_text
 from crewlite.errors import CrewliteError
 from crewlite.lazy import lazy
+from crewlite.texts.wording import escaped
 
 rich = lazy("rich.console")
 status_lines = lazy("crewlite.console.status_lines")
@@ -97,6 +98,9 @@ def errors_shown() -> Iterator[None]:
     """Convert errors of crewlite and of the system to `Failed`, and Ctrl-C to exit code 130. Other errors are bugs."""
     try:
         yield
+    except click.UsageError as error:  # it may quote what a run has recorded
+        error.message = escaped(error.message, kept="\n")
+        raise
     except CrewliteError as error:
         raise Failed(str(error)) from error
     except OSError as error:

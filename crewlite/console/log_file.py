@@ -13,6 +13,7 @@ from crewlite.console.progress import is_of, line_of
 from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.texts.wording import escaped
 
 log = logging.getLogger("crewlite.run")
 
@@ -45,9 +46,10 @@ def written(path: str, run_id: Callable[[], str | None], address: Callable[[], s
 
 def _text(path: str, event: BaseEvent, state: Any, base: str) -> str:
     if path.endswith(".json"):
-        return json.dumps(as_data(event), ensure_ascii=False)
+        line = json.dumps(as_data(event), ensure_ascii=False)
+        return line if line.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in line)
     said = line_of(event, state.usage_of(base) if state is not None else None, base)
-    return f"{event.run_id} {' '.join(said[1].split())}" if said else ""
+    return f"{event.run_id} {escaped(' '.join(said[1].split()))}" if said else ""
 
 
 class _File(logging.FileHandler):

@@ -7,7 +7,6 @@ tool's `tool_call_id`.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial, wraps
 from types import FunctionType
@@ -21,6 +20,7 @@ from crewlite.concurrency.resources import Resource
 from crewlite.definitions.callables import only, parameters_of
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
+from crewlite.llm.tool_arguments import as_dict
 from crewlite.recovery.port import Policy
 from crewlite.texts.wording import what_is
 from crewlite.usage import Usage
@@ -68,25 +68,7 @@ class ToolCall(BaseModel):
     id: str | None = None
 
     def __init__(self, name: str, arguments: dict[str, Any] | str | None = None, id: str | None = None) -> None:  # noqa: A002 - its name on the wire
-        super().__init__(name=name, arguments=_as_dict(arguments), id=id)
-
-
-UNREAD = ("not JSON", "not an object")
-"""Keys that hold the text of arguments which are not JSON, or not a JSON object."""
-
-
-def _as_dict(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
-    """Return arguments as a dict, reading JSON text.
-
-    Text that is no JSON object is returned under a key of UNREAD. No tool accepts that key, so the model hears of it.
-    """
-    if not isinstance(arguments, str):
-        return arguments or {}
-    try:
-        read = json.loads(arguments.strip() or "{}")
-    except (ValueError, RecursionError):
-        return {UNREAD[0]: arguments}
-    return read if isinstance(read, dict) else {UNREAD[1]: arguments}
+        super().__init__(name=name, arguments=as_dict(arguments), id=id)
 
 
 class LLMReply(BaseModel):

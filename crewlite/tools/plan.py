@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from typing import Any, Protocol
 from crewlite import events
 from crewlite.durable import Scope, Step, StepEvents
 from crewlite.events.base import BaseEvent
-from crewlite.llm.base import UNREAD, ToolCall
+from crewlite.llm.base import ToolCall
+from crewlite.llm.tool_arguments import UNREAD
 from crewlite.recovery.guards import guards_inside
 from crewlite.step_parts import Call, Effect, Intent
 from crewlite.tools.approval import Verdict, changed
@@ -31,6 +33,7 @@ from crewlite.tools.toolbox import Toolbox
 _Work = Callable[[], Awaitable[ToolResult]]
 _ToolStep = Step[ToolResult]
 _SHOWN = 40  # characters of what could not be read
+_TOO_DEEP = "not a JSON object that can be read: it is nested too deeply. Send a flatter one"
 
 
 class Named(Protocol):
@@ -181,7 +184,8 @@ def _used_up(tool: BaseTool) -> str:
 def _misfit(call: ToolCall, tool: BaseTool) -> str | None:
     """Return what is wrong with the arguments, for the model to read; None if they fit."""
     if len(call.arguments) == 1 and (key := next(iter(call.arguments))) in UNREAD and key not in tool.takes:
-        return f"The arguments for {tool.safe_name} were {_unread(str(call.arguments[key]))}. {_takes(tool)}"
+        why = _TOO_DEEP if key == UNREAD[2] else _unread(str(call.arguments[key]))
+        return f"The arguments for {tool.safe_name} were {why}. {_takes(tool)}"
     problem = misfit(tool, call.arguments)
     return f"The arguments do not fit {tool.safe_name}: {problem}. {_takes(tool)}" if problem else None
 
@@ -201,6 +205,9 @@ def _unread(text: str) -> str:
         at = f"at character {problem.pos + 1}, after {after!r}" if after.strip() else f"at {text[:_SHOWN]!r}"
         return f"not a JSON object: {problem.msg} {at}. Send them again as one JSON object"
     except RecursionError:
-        return "not a JSON object that can be read: it is nested too deeply. Send a flatter one"
+        return _TOO_DEEP
+    except ValueError:  # of Python's limit on the digits of a number
+        most = f"{sys.get_int_max_str_digits():,}"
+        return f"not a JSON object that can be read: it holds a number of more than {most} digits. Send a shorter one"
     kind = {list: "a list", str: "a text", bool: "a truth value", type(None): "null"}.get(type(read), "a number")
     return f"not a JSON object, but {kind}. Send them again as one JSON object, by name"

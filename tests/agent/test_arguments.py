@@ -26,6 +26,16 @@ def heard(arguments):
     return text
 
 
+DEEP = "that can be read: it is nested too deeply. Send a flatter one"
+
+
+def nested(levels):
+    made = "here"
+    for _ in range(levels):
+        made = {"where": made}
+    return made
+
+
 IT_TAKES = "It takes: where, times."
 
 
@@ -45,12 +55,37 @@ IT_TAKES = "It takes: where, times."
         ("here", "not a JSON object: Expecting value at 'here'. Send them again as one JSON object"),
         ('["here"]', "not a JSON object, but a list. Send them again as one JSON object, by name"),
         ("7", "not a JSON object, but a number. Send them again as one JSON object, by name"),
-        ("[" * 100_000, "not a JSON object that can be read: it is nested too deeply. Send a flatter one"),
+        ("[" * 100_000, f"not a JSON object {DEEP}"),
+        (f'{{"where": {"[" * 400 + "]" * 400}}}', f"not a JSON object {DEEP}"),
+        (f'{{"where": {"[" * 100 + "]" * 100}}}', f"not a JSON object {DEEP}"),
+        (nested(100), f"not a JSON object {DEEP}"),
+        (
+            f'{{"where": "here", "times": {"7" * 5000}}}',
+            "not a JSON object that can be read: it holds a number of more than 4,300 digits. Send a shorter one",
+        ),
     ],
-    ids=["cut", "cut early", "a comma is missing", "no JSON", "a list", "a number", "deep"],
+    ids=[
+        "cut",
+        "cut early",
+        "a comma is missing",
+        "no JSON",
+        "a list",
+        "a number",
+        "deep",
+        "sound but deep",
+        "deeper than a record",
+        "a deep object",
+        "a number without end",
+    ],
 )
 def test_it_is_told_that_they_were_no_json_object_and_where_they_broke_off(arguments, told):
     assert heard(arguments) == f"The arguments for look were {told}. {IT_TAKES}"
+
+
+def test_arguments_as_deep_as_may_be_are_recorded_and_do_not_end_the_run():
+    llm = ScriptedLLM([ToolCall("look", nested(80)), "done"])
+    assert Agent(role="W", goal="g", llm=llm, tools=[look], checkpoint=True).kickoff("go").raw == "done"
+    assert "where: Input should be a valid string" in llm.calls[-1][-1]["content"]
 
 
 def test_no_text_is_no_arguments_and_sound_text_is_read():

@@ -6,7 +6,13 @@ import os
 import sys
 import time
 
+import pytest
+from click.testing import CliRunner
+
 from crewlite import History
+from crewlite.cli.main import main
+from crewlite.errors import Suspended
+from crewlite.flow import ask, flow
 from tests import children
 from tests.children import posix
 
@@ -76,6 +82,20 @@ def test_a_program_is_told_what_the_run_waits_for(flows):
     told = json.loads(flows.ask("checkpoint", "answer", "p", "human:who", "Ada", "--json").stdout)
     assert (told["status"], told["waiting"], told["address"]) == ("unfinished", [], "human:who")
     assert flows.ask("checkpoint", "answer", "p", "human:whom", "Ada").returncode == 1
+
+
+def test_no_control_character_of_a_question_reaches_the_terminal_by_the_error_that_tells_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    @flow(checkpoint=True)
+    def publish():
+        return ask("Who \x1b]0;title\x07 \x9b31m \u202e?", name="who")
+
+    with pytest.raises(Suspended):
+        publish.kickoff(run_id="p")
+    refused = CliRunner().invoke(main, ["checkpoint", "answer", "p", "human:who"])
+    assert "human:who: Who " in refused.stderr
+    assert refused.stderr.replace("\n", "").isprintable()
 
 
 def test_an_answer_may_be_given_with_the_line_that_goes_on(flows):

@@ -28,6 +28,15 @@ def test_each_kickoff_appends_its_progress_and_a_secret_is_not_in_it():
     assert Path("logs.txt").read_text(encoding="utf-8") == text, "nobody listens any more"
 
 
+@pytest.mark.parametrize("name", ["logs.txt", "logs.json"])
+def test_no_control_character_of_a_run_reaches_a_terminal_that_shows_the_file(name):
+    clerk = Agent(role="Clerk \x1b]0;title\x07 \x9b31m \u202e", goal="g", llm=ScriptedLLM(lambda messages: "done"))
+    Crew(tasks=[Task(description="d", expected_output="x", agent=clerk)], output_log_file=name).kickoff()
+    text = Path(name).read_text(encoding="utf-8")
+    assert "title" in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_runs_side_by_side_write_only_what_is_theirs():
     crews = {
         n: crew_of(f"hunter2 {n}", output_log_file=f"{n}.json", checkpoint=CheckpointConfig(redact=["hunter2"]))
