@@ -99,7 +99,7 @@ def errors_shown() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:  # it may quote what a run has recorded
-        error.message = escaped(error.message, kept="\n")
+        error.message = escaped(error.message, kept="\n")  # type: ignore[misc]  # final to click alone
         raise
     except CrewliteError as error:
         raise Failed(str(error)) from error
