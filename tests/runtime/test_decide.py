@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from crewlite.encoding import codec
-from crewlite.recovery import Fallback, Retry
-from crewlite.runtime.steps.attempts import next_attempt
+from crewlite.recovery import Fallback, Replan, Resume, Retry, Rollback
+from crewlite.runtime.steps.attempts import Continuation, continuation, done_anew, following, next_attempt
 from crewlite.runtime.steps.replay import (
     MAY_DIFFER,
     Execute,
@@ -280,3 +280,40 @@ def test_the_next_attempt_and_its_budget_follow_from_the_recorded_failures(past,
     assert next_attempt(record(run=run, attempts={"step:go": past}), "step:go") == (number, borne)
     of_root = [replace(one, address="", kind="crew") for one in past]
     assert next_attempt(record(run=run, attempts={"": of_root}), "") == (number if borne else 1, borne)
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [
+        (failure(), "BEGINS_ANEW"),
+        (failure(cause="step:go/step:in"), "GOES_ON"),
+        (failure(for_author=True), "GOES_ON"),
+        (failure(error_type="DeadlineExceeded"), "GOES_ON"),
+        (replace(failure(), kind="method"), "GOES_ON"),
+        (replace(failure(final=False), kind="method"), "BEGINS_ANEW"),
+        (failure(final=False, cause="step:go/step:in"), "BEGINS_ANEW"),
+        (failure(final=False, cause="step:go/step:in", remedy=Retry(anew=False)), "GOES_ON"),
+        (failure(final=False, remedy=Retry(anew=False)), "BEGINS_ANEW"),
+        (failure(final=False, remedy=Rollback("first")), "GOES_ON"),
+        (failure(final=False, remedy=Rollback()), "GOES_ON"),  # code goes back within its work
+        (replace(failure(final=False, remedy=Rollback()), kind="task"), "BEGINS_ANEW"),  # an agent begins anew
+        (replace(failure(final=False, remedy=Resume()), kind="task"), "BEGINS_ANEW"),
+        (failure(holds=3), "REPEATS_FORK"),
+        (failure(holds=3, cause="step:go/step:in"), "GOES_ON"),
+        (failure(final=False, holds=3, remedy=Retry()), "REPEATS_FORK"),
+        (failure(final=False, holds=3, remedy=Replan(hint="else")), "BEGINS_ANEW"),
+    ],
+)
+def test_the_next_attempt_goes_on_repeats_what_a_fork_has_done_or_begins_anew(failed, expected):
+    assert continuation(failed) is Continuation[expected]
+    assert following(failed) == (2 if expected == "BEGINS_ANEW" else 1)
+
+
+def test_an_attempt_that_repeats_what_a_fork_has_done_does_only_that_anew():
+    failed = failure(holds=3, seq=6, order=(6, 0))
+    ends = [("step:go/a", 3), ("step:go/b", 4), ("step:go/c", 7), ("step:other/d", 4)]
+    known = record(*(outcome(at, seq=seq)._replace(order=(seq, 0)) for at, seq in ends))
+    assert done_anew(known, failed, "step:go/") == [("step:go/b", "step")]
+    assert done_anew(known, replace(failed, holds=0), "step:go/") == []
+    known.intents["step:go/b"] = "once"
+    assert done_anew(known, failed, "step:go/") == []

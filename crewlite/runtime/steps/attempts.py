@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 
 from crewlite import kinds
 from crewlite.errors import DeadlineExceeded, StateConflict, StepTimeout
@@ -19,10 +20,7 @@ def next_attempt(record: Record, address: str) -> tuple[int, list[Remedy]]:
     A resume after a final failure starts a new budget. So does a fork: only failures after the commit it is forked from
     are charged to the fork's budget.
 
-    After a final failure the resume repeats the last attempt number if the step is a flow or a method of one, if a
-    child step failed, if the error tells of a mistake in the program, or if time ran out: the child steps that finished
-    are then reused. In all other cases the number goes up, so that the child steps run again. For a root that keeps
-    its steps, a new budget begins with attempt 1.
+    The number is that of `following`. For a root that keeps its steps, a new budget begins with attempt 1.
     """
     if not (past := record.attempts.get(address)):
         return 1, []
@@ -65,44 +63,50 @@ def goes_back(failed: Attempt) -> bool:
     return kinds.of(failed.kind).worker == "code" or (isinstance(remedy, Rollback) and remedy.to is not None)
 
 
-def following(last: Attempt) -> int:
-    """Return the number of the attempt after a failed one: the same number if finished child steps are reused."""
-    return last.number if _reuses(last) or _holds_changes(last) else last.number + 1
+class Continuation(Enum):
+    """How the attempt after a failed one at the same step relates to it."""
+
+    GOES_ON = auto()
+    """It has the number of the failed one, so that all finished steps inside answer."""
+    REPEATS_FORK = auto()
+    """It has that number too, as a fork has changed steps inside, but does anew those that ended on the fork."""
+    BEGINS_ANEW = auto()
+    """It has the next number, so that all steps inside run again, at new addresses."""
 
 
-def _reuses(last: Attempt) -> bool:
-    """Return whether the attempt after a failed one reuses all child steps that have finished."""
-    if goes_back(last):
-        return True
-    late = last.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
-    reuses = last.final or (isinstance(last.remedy, Retry) and not last.remedy.anew)
-    goes_on = last.cause is not None or last.for_author or late or (last.final and kinds.of(last.kind).is_flow)
-    return reuses and goes_on
+def continuation(failed: Attempt) -> Continuation:
+    """Decide how the attempt after a failed one relates to it."""
+    remedy, is_flow = failed.remedy, kinds.of(failed.kind).is_flow
+    late = failed.error_type in (StepTimeout.__qualname__, DeadlineExceeded.__qualname__)
+    inside_is_good = failed.cause is not None or failed.for_author or late
+    if goes_back(failed) or (failed.final and (inside_is_good or is_flow)):
+        return Continuation.GOES_ON
+    if inside_is_good and isinstance(remedy, Retry) and not remedy.anew:
+        return Continuation.GOES_ON
+    if failed.holds and not is_for_work(remedy):  # such a remedy says what to do differently
+        return Continuation.REPEATS_FORK
+    return Continuation.BEGINS_ANEW
 
 
-def _holds_changes(last: Attempt) -> bool:
-    """Return whether the attempt after a failed one keeps its number, so that changes of a fork inside it still apply.
-
-    An attempt that a remedy for work begins does not: the remedy tells it what to do differently.
-    """
-    return last.holds > 0 and not is_for_work(last.remedy)
+def following(failed: Attempt) -> int:
+    """Return the number of the attempt after a failed one."""
+    return failed.number + (continuation(failed) is Continuation.BEGINS_ANEW)
 
 
-def done_anew(record: Record, last: Attempt, prefix: str) -> list[tuple[str, str]]:
+def done_anew(record: Record, failed: Attempt, prefix: str) -> list[tuple[str, str]]:
     """Return (address, kind) of the steps below `prefix` that the attempt after a failed one does anew.
 
-    There are none if that attempt reuses all steps, or takes another number. If it holds the changes of a fork, it does
-    anew the steps that ended on the fork in the failed attempt. It keeps edits, inherited steps and calls with
-    effect="once".
+    There are none unless it repeats what a fork has done: then these are the steps that ended on the fork in the failed
+    attempt. It keeps edits, inherited steps and calls with effect="once".
     """
-    if keeps_steps(last) or _reuses(last) or not _holds_changes(last):
+    if keeps_steps(failed) or continuation(failed) is not Continuation.REPEATS_FORK:
         return []
     return [
         (at, ended.kind)
         for at, ended in record.ends.items()
         if at.startswith(prefix)
-        and last.holds < ended.seq
-        and ended.order <= last.order
+        and failed.holds < ended.seq
+        and ended.order <= failed.order
         and not is_call_made_once(record, ended)
         and not kinds.at(at).is_about_failure
     ]
