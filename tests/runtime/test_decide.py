@@ -224,7 +224,7 @@ def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recor
     new = question(drift="may_differ")
     assert verdict(decide(record(outcome("step:later")), new, STRICT, later)) == "run, and diverge"
     assert verdict(decide(record(failed=failure()), new, replace(STRICT, rerun={"step:go": 1}))) == "run"
-    assert missed(record(outcome()._replace(provenance={MAY_DIFFER: "yes"})), STRICT, "", {"step:go"}) == []
+    assert missed(record(outcome()._replace(provenance={MAY_DIFFER: "yes"})), STRICT, "", {"step:go"}) == ()
 
 
 @pytest.mark.parametrize("mode", [STRICT, Mode()])
@@ -242,15 +242,15 @@ def test_what_was_recorded_after_a_step_that_may_differ_may_change_if_that_is_le
     assert verdict(decide(known, question(OTHER), STRICT, left)) == "run, and diverge"
     assert verdict(decide(known, question(OTHER), STRICT)) == "refuse: other question"
     assert verdict(decide(known, question(OTHER, once=True), STRICT, left)) == "refuse: other question"
-    assert missed(known, STRICT, "", {"llm#2", "step:go"}) == []
-    assert missed(known, STRICT, "", {"step:go"}) == ["step:go"]
+    assert missed(known, STRICT, "", {"llm#2", "step:go"}) == ()
+    assert missed(known, STRICT, "", {"step:go"}) == ("step:go",)
 
 
 def test_what_follows_a_failure_that_is_tried_again_is_not_missed():
     known = record(outcome("step:early", seq=1), outcome("step:late", seq=5))
-    assert missed(known, STRICT, "", {"step:early", "step:late"}) == ["step:early", "step:late"]
+    assert missed(known, STRICT, "", {"step:early", "step:late"}) == ("step:early", "step:late")
     known.attempts["step:go"] = [failure(seq=3)]
-    assert missed(known, STRICT, "", {"step:early", "step:late"}) == ["step:early"]
+    assert missed(known, STRICT, "", {"step:early", "step:late"}) == ("step:early",)
 
 
 def test_the_result_of_a_run_answers_unless_it_is_superseded():
@@ -317,3 +317,26 @@ def test_an_attempt_that_repeats_what_a_fork_has_done_does_only_that_anew():
     assert done_anew(known, replace(failed, holds=0), "step:go/") == []
     known.intents["step:go/b"] = "once"
     assert done_anew(known, failed, "step:go/") == []
+
+
+LATER = "step:later"
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked", "unrequested", "expected"),
+    [
+        (STRICT, {}, set(), "run"),
+        (STRICT, {}, {LATER}, "refuse: passed over"),
+        (replace(STRICT, rolled_back=True), {}, {LATER}, "run"),
+        (replace(STRICT, differs=True), {}, {LATER}, "run, and diverge"),
+        (STRICT, {"drift": "may_differ"}, {LATER}, "run, and diverge"),
+        (STRICT, {"drift": "may_differ", "comes_late": True}, {LATER}, "run"),
+        (STRICT, {"moved": True}, {LATER}, "run, and diverge"),
+        (STRICT, {"comes_late": True}, {LATER}, "run"),
+        (replace(STRICT, left=frozenset({"tool:pay"})), {}, {"tool:pay"}, "run"),
+        (replace(STRICT, left=frozenset({"tool:pay"})), {"in_turn": True}, {"tool:pay"}, "refuse: passed over"),
+        (replace(STRICT, left=frozenset({"tool:pay"}), differs=True), {"in_turn": True}, {"tool:pay"}, "run"),
+    ],
+)
+def test_a_step_of_which_nothing_is_recorded_runs_unless_recorded_ones_come_before(mode, asked, unrequested, expected):
+    assert verdict(decide(record(outcome(LATER)), question(**asked), mode, unrequested)) == expected

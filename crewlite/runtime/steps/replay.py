@@ -95,6 +95,11 @@ class Mode:
     """See `Run.left`."""
 
     @property
+    def binds(self) -> bool:
+        """Whether code that has not changed must request the recorded steps again."""
+        return self.strict_replay and not (self.diverged or self.rolled_back or self.on_drift == "rerun")
+
+    @property
     def goes_otherwise(self) -> bool:
         """Whether the code may ask recorded steps other questions than before, although it has not changed."""
         return self.rolled_back or self.differs
@@ -195,17 +200,14 @@ def _decided(
 ) -> Decision:
     if ended is not None and not _stands(record, ended, question):
         return EXECUTE
-    if mode.diverged and not (
-        is_edit_to_keep(record, ended, mode)
-        or (question.once and (mode.goes_otherwise or _is_made_again(record, ended, question)))
-    ):
+    if mode.diverged and not _applies_on_any_course(record, ended, question, mode):
         return EXECUTE
     if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
         return NEW_COURSE
     same = ended is not None and ended.fingerprint == question.digest
     if isinstance(ended, Outcome):
         verdict = _answered(record, ended, question, mode, unrequested)
-        if isinstance(verdict, Reuse) or verdict != EXECUTE:
+        if verdict != EXECUTE:
             return verdict
     elif ended and same and mode.strict_replay and not is_retried(ended.address, record, mode.rerun):
         return Reraise(ended)
@@ -227,13 +229,16 @@ def _stands(record: Record, ended: Outcome | Attempt, question: StepQuestion) ->
     return is_own_edit(record, ended) or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
-def _is_made_again(record: Record, ended: Outcome | Attempt | None, question: StepQuestion) -> bool:
-    """Return whether the task around a call is done again, and would make the same call once more.
+def _applies_on_any_course(record: Record, ended: Outcome | Attempt | None, question: StepQuestion, mode: Mode) -> bool:
+    """Return whether the recorded end of a step applies although an earlier step differs from the record.
 
-    False in a fork whose changes lead to the call: it makes that call again, see `allow_effects` of `fork`.
+    An edit of this fork does. So does a call with effect="once" that the code would repeat, except in a fork whose
+    changes lead to the call: it makes that call again, see `allow_effects` of `fork`.
     """
-    made = isinstance(ended, Outcome) and ended.fingerprint == question.digest
-    return made and not is_before_change(record, question.address)
+    if is_edit_to_keep(record, ended, mode):
+        return True
+    same = isinstance(ended, Outcome) and ended.fingerprint == question.digest
+    return question.once and (mode.goes_otherwise or (same and not is_before_change(record, question.address)))
 
 
 def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
@@ -289,8 +294,8 @@ def _answered_strictly(
     address = recorded.address
     if is_before_change(record, address) or (record.edited and not question.once):  # it may ask other questions
         return Reuse(recorded, recorded.drifted) if recorded.edited else EXECUTE
-    free = _free_from(record, (*unrequested, address))
-    may_differ = question.drift == MAY_DIFFER or (not question.once and 0 < free <= recorded.seq)
+    is_free = _free_from(record, (*unrequested, address)) <= recorded.seq
+    may_differ = question.drift == MAY_DIFFER or (is_free and not question.once)
     if may_differ or mode.reruns(once=question.once):
         return NEW_COURSE
     return Refuse("other question", (address,))
@@ -300,19 +305,16 @@ def _unanswered(
     record: Record, ended: Outcome | Attempt | None, question: StepQuestion, mode: Mode, unrequested: Collection[str]
 ) -> Execute | Refuse:
     """Decide under strict replay whether a step that the record does not answer runs, or contradicts the record."""
-    if question.moved:  # at the address that follows from the order, another call was made
-        return NEW_COURSE
     passed, may_differ = _passed_over(record, question, mode, unrequested), question.drift == MAY_DIFFER
-    changed = isinstance(ended, Attempt) and ended.fingerprint != question.digest
-    if may_differ and (passed or changed):
+    contradicts = bool(passed) or (isinstance(ended, Attempt) and ended.fingerprint != question.digest)
+    if question.moved or (may_differ and contradicts):  # moved: another call was made where the order places this one
         return NEW_COURSE
     begun = not question.in_turn or question.address in record.events.starts
-    if needed := _needed(record, mode, passed) + ([] if begun else _cut(record, mode, unrequested)):
-        return Refuse("passed over", tuple(needed))
-    # in code beside the step's own, a changed question is a new step, as the address there follows from it
-    new = may_differ and not is_counted(question.address)
-    free = mode.differs or _free_from(record, unrequested) > 0
-    return Execute(diverges=free and (changed or bool(passed)), differs=new or free)
+    if needed := _needed(record, mode, passed, () if begun else unrequested):
+        return Refuse("passed over", needed)
+    is_free = mode.differs or _free_from(record, unrequested) < math.inf
+    is_new = may_differ and not is_counted(question.address)  # its address follows from its question
+    return Execute(diverges=is_free and contradicts, differs=is_free or is_new)
 
 
 def _passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested: Collection[str]) -> _Ends:
@@ -329,17 +331,23 @@ def _passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested
     return {at: one for at, one in left.items() if is_counted(at)}
 
 
-def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> list[str]:
+def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> tuple[str, ...]:
     """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
-    left_out = _must_be_requested(record, mode, prefix, unrequested)
-    return _needed(record, mode, left_out) + _cut(record, mode, unrequested)
+    return _needed(record, mode, _must_be_requested(record, mode, prefix, unrequested), unrequested)
 
 
-def _cut(record: Record, mode: Mode, unrequested: Collection[str]) -> list[str]:
-    """Return the steps of `unrequested` that are, or hold, a call in doubt, and that unchanged code must request."""
-    free = not mode.strict_replay or mode.diverged or mode.goes_otherwise or mode.on_drift == "rerun"
-    left = () if free or _free_from(record, unrequested) else mode.left.intersection(unrequested)
-    return sorted(at for at in left if not record.end(at))
+def _needed(record: Record, mode: Mode, left_out: _Ends, open_ones: Collection[str]) -> tuple[str, ...]:
+    """Return the recorded steps without which unchanged code does not come so far.
+
+    Of the ended steps `left_out`, these are those before the first one that the code may leave out; of `open_ones`, if
+    it may leave out none, those that are, or hold, a call in doubt.
+    """
+    if not mode.binds or mode.differs:
+        return ()
+    free = _free_from(record, left_out)
+    needed = [at for at, ended in left_out.items() if ended.seq < free]
+    cut = () if _free_from(record, open_ones) < math.inf else mode.left.intersection(open_ones)
+    return (*needed, *sorted(at for at in cut if not record.end(at)))
 
 
 def _comes_earlier(
@@ -355,8 +363,7 @@ def _comes_earlier(
 
 def _must_be_requested(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> _Ends:
     """Return the ends of the `unrequested` steps that unchanged code must request; {} if the code may do otherwise."""
-    free = not mode.strict_replay or mode.diverged or mode.rolled_back or mode.on_drift == "rerun" or record.edited
-    if free or not unrequested:
+    if not mode.binds or record.edited or not unrequested:
         return {}
     tried_again = _tried_again(record, prefix)
 
@@ -368,21 +375,14 @@ def _must_be_requested(record: Record, mode: Mode, prefix: str, unrequested: Col
     return {at: one for at, one in ended.items() if not may_be(at, one.seq)}
 
 
-def _needed(record: Record, mode: Mode, left_out: _Ends) -> list[str]:
-    """Return which of the steps in `left_out` do not come after a step that the code may leave out."""
-    if not left_out or mode.differs:
-        return []
-    free = _free_from(record, left_out)
-    return [at for at, ended in left_out.items() if not 0 < free <= ended.seq]
-
-
-def _free_from(record: Record, addresses: Iterable[str]) -> int:
-    """Return the seq of the first of these steps that may differ, or that code recorded which differed; 0 for none.
+def _free_from(record: Record, addresses: Iterable[str]) -> float:
+    """Return the seq of the first of these steps that may differ, or that code recorded which differed; inf for none.
 
     Steps committed from there on need not be requested again: the code may have left out the first one.
     """
     known = (ended for at in addresses if (ended := record.end(at)))
-    return min((one.seq for one in known if MAY_DIFFER in one.provenance or DIFFERS in one.provenance), default=0)
+    free = (one.seq for one in known if MAY_DIFFER in one.provenance or DIFFERS in one.provenance)
+    return min(free, default=math.inf)
 
 
 def _tried_again(record: Record, prefix: str) -> list[tuple[int, float]]:
