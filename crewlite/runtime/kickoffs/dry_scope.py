@@ -19,6 +19,7 @@ from crewlite.runtime.kickoffs.outcomes_to_come import OutcomesToCome
 from crewlite.runtime.steps.attempts import done_anew, failed_before, next_attempt
 from crewlite.runtime.steps.earlier_calls import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse, recorded_answer
+from crewlite.runtime.steps.replayed import recorded_error, recorded_value
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepRequest, StepScope
 from crewlite.state.format.addresses import around, is_right_below, outers
@@ -108,26 +109,26 @@ class DryScope(StepScope):
             return Recorded(behind, (behind,))
         return super().recorded(address)
 
-    async def _drive(self, step: Step[T], asked: StepRequest, *, own_task: bool = False) -> T:
-        address = asked.address
+    async def _drive(self, step: Step[T], asked: StepRequest) -> T:
         try:
-            return await self._foresee_step(step, address, asked.fingerprint, in_turn=step.in_turn or not own_task)
+            return await self._foresee_step(step, asked)
         finally:
-            if not own_task:
-                self._deliver(address)
+            if not asked.in_own_task:
+                self._deliver(asked.address)
 
-    async def _foresee_step(self, step: Step[T], address: str, fingerprint: str, *, in_turn: bool) -> T:
-        run, recorded = self.run, self.run.record.outcomes.get(address)
+    async def _foresee_step(self, step: Step[T], asked: StepRequest) -> T:
+        run, address, fingerprint = self.run, asked.address, asked.fingerprint
+        recorded = run.record.outcomes.get(address)
         # what reacts to other steps runs again whenever they do, so its question tells nothing more
         source = run.outcomes_to_come.source(step.question) if step.after is None else None
-        decision = self._decide(step, address, fingerprint, in_turn=in_turn)
+        decision = self._decide(step, asked)
         if isinstance(decision, Reuse):
             self._note_reuse(step, decision.outcome, source)
-            return self._reused(step, decision)
+            return recorded_value(self, step, decision)
         if isinstance(decision, Reraise):
             why = f"failed ({decision.failure.error_type}), and the code handled that"
             run.note(address, step.kind.name, "reused", why)
-            raise self._raised(step, decision.failure)
+            raise recorded_error(self, step, decision.failure)
         if step.kind.enters:
             return await self.enter(step, address, fingerprint)
         if recorded is None and not source and step.kind.asks_person and (answer := self._answer_to(step, address)):

@@ -1,22 +1,63 @@
-"""Tell what the record means for a requested step: that it answers, or that the request contradicts it."""
+"""Answer a requested step from the record: its outcome, its failure, or why the request contradicts the record."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from crewlite import events
 from crewlite.durable import Step
 from crewlite.encoding import codec
-from crewlite.errors import ChangeUnused, CrewliteError, NonDeterminism, TaskDrifted
+from crewlite.errors import (
+    AnswerMisfit,
+    AnswerRefused,
+    ChangeUnused,
+    CrewliteError,
+    JournalCorrupt,
+    NonDeterminism,
+    TaskDrifted,
+)
+from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.replay import Refuse, Reuse, StepQuestion
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.texts import tracebacks
 from crewlite.texts.resuming import nth_attempt
-from crewlite.texts.wording import cut
+from crewlite.texts.wording import an, cut
+
+T = TypeVar("T")
 
 _SHOWN = 200  # characters of plain JSON that an error shows
+
+
+def recorded_value(frame: Frame, step: Step[T], decision: Reuse) -> T:
+    """Return the recorded outcome of a child step, decoded and with its usage, and note the outcome."""
+    outcome, children = decision.outcome, frame.children
+    address, value = outcome.address, frame.run.record.value(outcome.address)
+    if (view := children.view) and outcome.changes:
+        view.commit(address, [(outcome.order, outcome.changes)], recorded=True)
+    commit_late(frame, address)
+    frame.hear(address, outcome.said)
+    if step.intends:
+        children.recorded_calls = iter(outcome.calls)
+    children.record_child(address, outcome.digest if step.kind.heard else "", value, decision.drifted)
+    return frame.with_usage(step, address, _decoded(frame, step, outcome, value))
+
+
+def recorded_error(frame: Frame, step: Step[Any], failure: Attempt) -> BaseException:
+    """Build the error that a child step failed with before, and note it as the step's failure."""
+    address = failure.address
+    frame.hear(address, failure.said)
+    error = frame.children.failed[address] = raised(frame.origin_of(step, address).name, failure)
+    tracebacks.name_step(error, address)
+    return error
+
+
+def commit_late(frame: Frame, address: str) -> None:
+    """Note the recorded changes of the state that handlers made after a child step had ended."""
+    if (view := frame.children.view) and (late := frame.run.record.late.get(address)):
+        view.commit(address, late, late=True, recorded=True)
 
 
 async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> None:
@@ -83,6 +124,26 @@ def refusal(frame: Frame, step: Step[Any], question: StepQuestion, refused: Refu
             return NonDeterminism(run_id, question.address, expected, found)
     expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
     return NonDeterminism(run_id, frame.address, expected, found)
+
+
+def _decoded(frame: Frame, step: Step[T], outcome: Outcome, value: Any) -> T:
+    """Decode a recorded outcome. Raises JournalCorrupt for data that no step of this kind can have recorded."""
+    address = outcome.address
+    try:
+        return step.decode(value)
+    except AnswerRefused as refused:
+        edited, problem = outcome.edited, frame.mask(refused.problem)
+        raise AnswerRefused(address, problem, edit=edited, second=not edited, by_run=True) from None
+    except AnswerMisfit as unfit:
+        where = {"run_id": frame.run.run_id, "branch": frame.run.branch}
+        raise unfit.at(address, edited=outcome.edited, **where) from None
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, CrewliteError):
+            raise
+        why = f"{type(error).__name__}: {error}"
+        problem = f"the outcome of {address!r} is not that of {an(step.kind.title)} ({why})"
+        branch = f"run {frame.run.run_id}, branch {frame.run.branch}"
+        raise JournalCorrupt(branch, problem, None, frame.run.journal.location) from error
 
 
 async def _announce(frame: Frame, step: Step[Any], origin: Origin, **how: Any) -> None:

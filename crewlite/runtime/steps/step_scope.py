@@ -15,31 +15,22 @@ from typing import Any, NamedTuple, TypeVar
 from crewlite.concurrency.blocked_loops import has_ready
 from crewlite.durable import Step
 from crewlite.encoding import codec
-from crewlite.errors import (
-    CONTROL_FLOW,
-    NOT_TO_SWALLOW,
-    AnswerMisfit,
-    AnswerRefused,
-    CrewliteError,
-    JournalCorrupt,
-)
+from crewlite.errors import CONTROL_FLOW, NOT_TO_SWALLOW
 from crewlite.events.base import BaseEvent
 from crewlite.runtime.steps import made_once, replay, replayed
 from crewlite.runtime.steps.doubts import is_comparable
 from crewlite.runtime.steps.earlier_calls import answer_inside
 from crewlite.runtime.steps.execution import Execution
-from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.keyed import key_here
 from crewlite.runtime.steps.remedies import unapplied, void
 from crewlite.runtime.steps.replay import EXECUTE, Execute, Refuse, Reraise, Reuse, StepQuestion
 from crewlite.runtime.steps.siblings import OnEnd
 from crewlite.runtime.steps.slots import Slots
-from crewlite.state.format.outcome import Attempt, Outcome
+from crewlite.state.format.outcome import Attempt
 from crewlite.state.journal.conflicts import Start
 from crewlite.step_parts import Call, Recorded
 from crewlite.texts import tracebacks
-from crewlite.texts.wording import an
 
 T = TypeVar("T")
 
@@ -54,6 +45,8 @@ class StepRequest(NamedTuple):
     """The state of the run with which the step begins."""
     stopping: Exception | None
     """The error with which the run is stopping, so that no new step may begin; None if it is not."""
+    in_own_task: bool = False
+    """Whether a task of its own runs the step: whoever awaits that task is handed the outcome or the failure."""
 
 
 class StepScope(Frame):
@@ -140,8 +133,10 @@ class StepScope(Frame):
 
     def spawn(self, step: Step[T], start: Start | None = None, ended: OnEnd | None = None) -> asyncio.Task[T]:
         """Request a step and begin it as a task. The running step ends only when this task has ended."""
-        asked = self._note_request(step, start)
-        work = self._drive(step, asked, own_task=True)
+        return self._begin(step, self._note_request(step, start), ended)
+
+    def _begin(self, step: Step[T], asked: StepRequest, ended: OnEnd | None = None) -> asyncio.Task[T]:
+        work = self._drive(step, asked._replace(in_own_task=True))
         return self.children.siblings().begin(work, asked.address, ended)
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
@@ -183,13 +178,10 @@ class StepScope(Frame):
         """Return whether an event of this class has a handler or would create a checkpoint."""
         return self.run.hears(event, self.origin.checkpoints)
 
-    async def _drive(self, step: Step[T], asked: StepRequest, *, own_task: bool = False) -> T:
-        """Return a step's outcome from the record, or run the step.
-
-        `own_task`: a task of its own runs this, so that whoever awaits the task is handed the outcome or the failure.
-        """
-        address, fingerprint = asked.address, asked.fingerprint
-        in_order = own_task or step.chained  # what an agent asks its model comes after all else in its conversation
+    async def _drive(self, step: Step[T], asked: StepRequest) -> T:
+        """Return a step's outcome from the record, or run the step."""
+        address = asked.address
+        in_order = asked.in_own_task or step.chained  # what an agent asks its model comes last in its conversation
         if not in_order and (self.in_other_task or await self._others_first(address)):
             return await self.as_task(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
@@ -197,14 +189,14 @@ class StepScope(Frame):
         self.children.asked[address] = ""
         step = self._on_its_basis(step, address) if step.rests_on_more else step
         try:
-            decision = self._decide(step, address, fingerprint, in_turn=step.in_turn or not own_task)
+            decision = self._decide(step, asked)
             if isinstance(decision, Reuse):
-                return await self._replayed(step, decision, fingerprint, own_task=own_task)
+                return await self._replayed(step, decision, asked)
         except NOT_TO_SWALLOW as error:
-            self._stop(error, own_task=own_task)
+            self._note_stop(error, asked)
             raise
         if isinstance(decision, Reraise):
-            raise await self._failed_again(step, decision.failure, own_task=own_task)
+            raise await self._failed_again(step, decision.failure, asked)
         self._admit(step, asked, diverges=decision.diverges)
         if prepare := self.children.before_first:
             self.children.before_first = None
@@ -212,15 +204,15 @@ class StepScope(Frame):
         limits = () if step.kind.waits else self.inherited.limits + step.limits
         slots = Slots(self.run.pools, address, limits, self.inherited.slots) if limits else None
         try:
-            execution = Execution(self, step, address, fingerprint, slots, asked.start)
+            execution = Execution(self, step, address, asked.fingerprint, slots, asked.start)
             return await execution.commit(*await execution.outcome())
         except Exception as error:
-            await self._failed(error, address, own_task=own_task)
+            await self._failed(error, asked)
             raise
         finally:
             if slots:
                 slots.leave()
-            if not own_task:
+            if not asked.in_own_task:
                 self._deliver(address)
 
     def _on_its_basis(self, step: Step[T], address: str) -> Step[T]:
@@ -239,7 +231,7 @@ class StepScope(Frame):
         if asked.stopping is not None:
             raise asked.stopping
         if address in record.attempts and (failure := unapplied(record, address)):
-            raise self._raised(step, failure)
+            raise replayed.recorded_error(self, step, failure)
         if diverges or address in record.outcomes:
             self.run.journal.states.diverge(address)
         at_once, children = self.run.on_drift != "rerun", self.children
@@ -250,32 +242,32 @@ class StepScope(Frame):
         if address in record.outcomes:
             self.run.journal.invalidate(address, step.kind.name, at_once=at_once)
         elif address in record.late:  # handlers have changed the state after earlier attempts
-            self._commit_late(address)
+            replayed.commit_late(self, address)
 
-    async def _failed_again(self, step: Step[Any], failure: Attempt, *, own_task: bool) -> BaseException:
+    async def _failed_again(self, step: Step[Any], failure: Attempt, asked: StepRequest) -> BaseException:
         """Announce the recorded failure of a step, and return the error to raise."""
         if not unapplied(self.run.record, failure.address):
             await replayed.announce_failed(self, step, failure)
-        self._commit_late(failure.address)
-        if not own_task:
+        replayed.commit_late(self, failure.address)
+        if not asked.in_own_task:
             self._deliver(failure.address)
-        return self._raised(step, failure)
+        return replayed.recorded_error(self, step, failure)
 
-    async def _failed(self, error: Exception, address: str, *, own_task: bool) -> None:
+    async def _failed(self, error: Exception, asked: StepRequest) -> None:
         """Note the failure of a child step. In a task of its own, the child may have nobody who awaits it."""
-        self.children.failed[address] = error
+        self.children.failed[asked.address] = error
         if not isinstance(error, CONTROL_FLOW):
-            tracebacks.name_step(error, address)
+            tracebacks.name_step(error, asked.address)
         tracebacks.shorten(error)
-        self._stop(error, own_task=own_task)
-        if own_task and not ((turns := self.children.turns) and turns.has(address)):
+        self._note_stop(error, asked)
+        if asked.in_own_task and not ((turns := self.children.turns) and turns.has(asked.address)):
             await self.children.siblings().take_turn()
 
-    def _stop(self, error: Exception, *, own_task: bool) -> None:
+    def _note_stop(self, error: Exception, asked: StepRequest) -> None:
         """Note the error of a child step if it stops the run."""
         if isinstance(error, NOT_TO_SWALLOW):
             self.children.stopped_by = self.children.stopped_by or error
-            self.children.stopping = self.children.stopping if own_task else error
+            self.children.stopping = self.children.stopping if asked.in_own_task else error
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""
@@ -285,8 +277,7 @@ class StepScope(Frame):
 
     async def as_task(self, step: Step[T], asked: StepRequest | None = None) -> T:
         """Run a step as a task that is cut with this step. Returns its result in its turn: see `result_in_turn`."""
-        asked = asked or self._note_request(step)
-        part = self.children.siblings().begin(self._drive(step, asked, own_task=True), asked.address)
+        part = self._begin(step, asked or self._note_request(step))
         try:
             return await self.result_in_turn(part, part)
         finally:
@@ -306,17 +297,17 @@ class StepScope(Frame):
         order = recorded.order if recorded else None
         return await self.children.turns_here().hand_over(task, part, order, expected=self.run.recorded)
 
-    async def _replayed(self, step: Step[T], decision: Reuse, fingerprint: str, *, own_task: bool) -> T:
+    async def _replayed(self, step: Step[T], decision: Reuse, asked: StepRequest) -> T:
         """Return a step's recorded outcome, and show the step's changes of the state to the code."""
-        address, value = decision.outcome.address, self._reused(step, decision)
-        if own_task:  # the awaiter of the task receives the result
-            await replayed.announce_reused(self, step, decision, fingerprint)
+        address, value = asked.address, replayed.recorded_value(self, step, decision)
+        if asked.in_own_task:  # the awaiter of the task receives the result
+            await replayed.announce_reused(self, step, decision, asked.fingerprint)
             return value
         turns = self.children.turns_here() if decision.outcome.changes else None
         if turns:  # state is read and written in the order of the commits
             turns.enter(address, decision.outcome.order)
         try:
-            await replayed.announce_reused(self, step, decision, fingerprint)
+            await replayed.announce_reused(self, step, decision, asked.fingerprint)
             if turns:
                 await turns.come(address)
             elif turn := self.run.journal.loop_turns.due():
@@ -327,20 +318,15 @@ class StepScope(Frame):
                 turns.leave(address)
         return value
 
-    def _commit_late(self, address: str) -> None:
-        """Note the recorded changes of the state that handlers made after a step had ended."""
-        if (view := self.children.view) and (late := self.run.record.late.get(address)):
-            view.commit(address, late, late=True, recorded=True)
-
-    def _decide(self, step: Step[Any], address: str, digest: str, *, in_turn: bool) -> Reuse | Reraise | Execute:
+    def _decide(self, step: Step[Any], asked: StepRequest) -> Reuse | Reraise | Execute:
         """Decide whether a requested step is answered or run. Raises TaskDrifted, NonDeterminism, ChangeUnused."""
-        record, children = self.run.record, self.children
+        record, children, address = self.run.record, self.children, asked.address
         if not (children.unrequested or address in record.outcomes or address in record.failures):
             return EXECUTE
-        once = step.effect == "once"
+        once, in_turn = step.effect == "once", step.in_turn or not asked.in_own_task
         late = not in_turn if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
         question = StepQuestion(
-            *(address, step.kind.name, step.question, digest, step.drift, once),
+            *(address, step.kind.name, step.question, asked.fingerprint, step.drift, once),
             comes_late=late,
             in_turn=in_turn,
             is_early=step.drift == replay.MAY_DIFFER and not children.is_next(address, record),
@@ -358,43 +344,3 @@ class StepScope(Frame):
         elif children.turns:
             children.turns.run_again(address)
         return decision
-
-    def _reused(self, step: Step[T], decision: Reuse) -> T:
-        """Return the recorded outcome of a step, decoded and with its usage, and note the outcome."""
-        outcome = decision.outcome
-        value = self.run.record.value(outcome.address)
-        if (view := self.children.view) and outcome.changes:
-            view.commit(outcome.address, [(outcome.order, outcome.changes)], recorded=True)
-        self._commit_late(outcome.address)
-        self.hear(outcome.address, outcome.said)
-        if step.intends:
-            self.children.recorded_calls = iter(outcome.calls)
-        heard = outcome.digest if step.kind.heard else ""
-        self.children.record_child(outcome.address, heard, value, decision.drifted)
-        return self.with_usage(step, outcome.address, self._decoded(step, outcome, value))
-
-    def _raised(self, step: Step[Any], failure: Attempt) -> BaseException:
-        """Build the error that a step failed with before, and note it as the step's failure."""
-        self.hear(failure.address, failure.said)
-        error = self.children.failed[failure.address] = raised(self.origin_of(step, failure.address).name, failure)
-        tracebacks.name_step(error, failure.address)
-        return error
-
-    def _decoded(self, step: Step[T], outcome: Outcome, value: Any) -> T:
-        """Decode a recorded outcome. Raises JournalCorrupt for data that no step of this kind can have recorded."""
-        address = outcome.address
-        try:
-            return step.decode(value)
-        except AnswerRefused as refused:
-            edited, problem = outcome.edited, self.mask(refused.problem)
-            raise AnswerRefused(address, problem, edit=edited, second=not edited, by_run=True) from None
-        except AnswerMisfit as unfit:
-            where = {"run_id": self.run.run_id, "branch": self.run.branch}
-            raise unfit.at(address, edited=outcome.edited, **where) from None
-        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, CrewliteError):
-                raise
-            why = f"{type(error).__name__}: {error}"
-            problem = f"the outcome of {address!r} is not that of {an(step.kind.title)} ({why})"
-            branch = f"run {self.run.run_id}, branch {self.run.branch}"
-            raise JournalCorrupt(branch, problem, None, self.run.journal.location) from error
