@@ -9,7 +9,8 @@ from functools import partial
 
 from crewlite import durable
 from crewlite.durable import Step
-from crewlite.runtime.people.human import Question, ask, put
+from crewlite.runtime.people.human import ask, put
+from crewlite.runtime.people.question import Question
 from crewlite.tools import approval
 from crewlite.tools.approval import Verdict
 from crewlite.tools.call import PlannedCall

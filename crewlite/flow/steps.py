@@ -34,7 +34,7 @@ from crewlite.flow.options import (
     whole_or_none,
 )
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
-from crewlite.runtime.people.human import Question
+from crewlite.runtime.people.question import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.state.verbs.answer import Typed, converted
 from crewlite.step_parts import Effect, Limit

@@ -16,7 +16,7 @@ from crewlite.events import (
     ToolUsageStartedEvent,
 )
 from crewlite.flow import ask, flow
-from crewlite.runtime.people.human import Question
+from crewlite.runtime.people.question import Question
 from crewlite.state.verbs.answer import Typed, typed
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.tools import approval

@@ -41,7 +41,8 @@ from crewlite.runtime.kickoffs.request import (
     kickoff_options,
 )
 from crewlite.runtime.kickoffs.runnable import Runnable
-from crewlite.runtime.people.human import Question, QuestionEvents, asked_here
+from crewlite.runtime.people.human import asked_here
+from crewlite.runtime.people.question import Question, QuestionEvents
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
 from crewlite.state.values.bag import StepState

@@ -17,7 +17,7 @@ from crewlite.flow.classes.labels import listed
 from crewlite.ids import now
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model
-from crewlite.runtime.people.human import Question, QuestionEvents
+from crewlite.runtime.people.question import Question, QuestionEvents
 from crewlite.state.reading.shown import begins_with
 
 

@@ -7,35 +7,30 @@ and the run can be resumed, anywhere and at any time, once a person has answered
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
-
-from pydantic import PlainValidator, TypeAdapter, ValidationError
-from pydantic.errors import PydanticUserError
+from typing import Any
 
 from crewlite import durable, events, kinds
 from crewlite.concurrency import background
 from crewlite.definitions.keywords import known_keywords
 from crewlite.durable import Said, Step
 from crewlite.encoding import codec
-from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError, StepTimeout, Suspended
+from crewlite.errors import AnswerRefused, ConfigError, StepTimeout, Suspended
 from crewlite.ids import after, now
-from crewlite.runtime.people.answer_forms import adapter_of, choices_shown, listed
-from crewlite.runtime.people.terminal import Over, answer, piped, terminal
+from crewlite.runtime.people.answer_forms import listed
+from crewlite.runtime.people.question import LATE, Question, QuestionEvents
+from crewlite.runtime.people.terminal import terminal
 from crewlite.runtime.steps.budgets import paused
 from crewlite.runtime.steps.future import requested
 from crewlite.runtime.steps.replay import Basis, recorded_answer, recorded_question
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
-from crewlite.state.reading.misfits import misfit
-from crewlite.state.verbs.answer import decode_answer, refusal, typed
+from crewlite.state.verbs.answer import decode_answer, refusal
 
-_LATE: Any = object()
 _NOTHING: Any = object()
 _ELSEWHERE = "(answered elsewhere)"
 _TOO_LATE = "(nobody answered in time)"
@@ -104,114 +99,6 @@ async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_
     return await scope.step(step)
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionEvents:
-    """The events of a question, beside its text, the options and the answer."""
-
-    source: object
-    requested: type[Any] = events.HumanFeedbackRequestedEvent
-    received: type[Any] = events.HumanFeedbackReceivedEvent
-    about: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of both."""
-    shown: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of `requested`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question to a person. Raises ConfigError for a schema or a timeout that cannot be used."""
-
-    text: str
-    schema: Any = None
-    timeout: float | None = None
-    wider: tuple[Any, Callable[[Any], Any]] | None = None
-    """For answers that `schema` does not accept: (their JSON schema, function that reads one or raises ValueError)."""
-    check: Callable[[Any], object] | None = None
-    """Raises ValueError for an answer that fits and cannot be used. Recorded answers are checked only if edited."""
-    is_approval: bool = False
-    """Whether `auto_approve` answers the question with yes."""
-    events: QuestionEvents | None = None
-    """The events of the question; None for the usual ones."""
-    adapter: TypeAdapter[Any] = field(init=False, repr=False)
-    """Validates the answer."""
-    asked_as: Any = field(init=False, repr=False)
-    """The JSON schema of `schema` alone, which is part of the step's question; None for any text."""
-
-    def __post_init__(self) -> None:
-        seconds = self.timeout
-        if not (isinstance(self.text, str) and self.text.strip()):
-            raise ConfigError(f"ask({self.text!r}): wanted the text of a question that is not blank")
-        if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds < math.inf):
-            raise ConfigError(f"ask({self.text!r}): timeout is {seconds!r}; wanted a number of seconds, more than 0")
-        codec.declare(self.schema)
-        try:
-            adapter = adapter_of(self.schema)
-            shown = None if self.schema is None else adapter.json_schema()
-        except (PydanticUserError, NameError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"ask({self.text!r}): schema is {self.schema!r}; wanted a type, or a list of choices, such as bool or "
-                f"['yes', 'no'] ({str(error).splitlines()[0]})"
-            ) from error
-        if self.wider:
-            adapter = TypeAdapter(Annotated[Any, PlainValidator(self.wider[1])])
-        object.__setattr__(self, "adapter", adapter)
-        object.__setattr__(self, "asked_as", shown)
-
-    @property
-    def json_schema(self) -> Any:
-        """The JSON schema of the answer; None for any text."""
-        return self.wider[0] if self.wider else self.asked_as
-
-    @property
-    def digest(self) -> str:
-        """The digest of text and schema, by which questions at the same address differ."""
-        return codec.digest([self.text, self.asked_as])
-
-    def read(self, answer: Any, address: str, *, recorded: bool = False) -> Any:
-        """Validate an answer and return it as `schema` converts it. Raises AnswerRefused if it does not fit."""
-        if not (recorded or self.wider) and (problem := misfit(answer, self.asked_as)):
-            raise AnswerRefused(address, problem)  # Python's types accept more: 1 or "off" for yes or no
-        try:
-            value = self.adapter.validate_python(answer)
-            if self.check and not recorded:
-                self.check(value)
-        except ValidationError as error:
-            problems = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors(include_url=False))
-            raise AnswerRefused(address, f"{answer!r}: {problems}") from None
-        except ValueError as error:
-            raise AnswerRefused(address, f"{answer!r}: {error}") from None
-        return value
-
-    def chosen(self, answer: Any, mask: Callable[[str], str]) -> Any:
-        """Return the choice that a recorded answer stands for, as a record masks secrets; any other answer as it is."""
-        return next((one for one in listed(self.asked_as) if isinstance(one, str) and mask(one) == answer), answer)
-
-    def in_time(self, answer: Any) -> Any:
-        """Return the answer. Raises AnswerTimeout if none came in time."""
-        if answer is _LATE:
-            raise AnswerTimeout(self.text, self.timeout or 0.0)
-        return answer
-
-    def can_be_read(self) -> bool:
-        """Return whether stdin can give an answer now: from a person, or from a pipe if no call is to be allowed."""
-        return terminal() or (piped() and not self.is_approval)
-
-    def at_terminal(self, over: Over = lambda: None) -> Any:
-        """Ask at the terminal until an answer fits the schema, and return that answer. Blocks.
-
-        Raises ConfigError if there is no terminal, EOFError if the terminal's input has ended or `over` says that the
-        answer is no longer wanted. Without a terminal, answers are read from a pipe or a file as stdin, except those
-        that allow a call.
-        """
-        if not self.can_be_read():
-            raise ConfigError(
-                f"ask({self.text!r}): nobody can answer, as there is no terminal and no run that could wait for an "
-                f"answer. Ask inside a flow or crew that has checkpoint=True, but in no step with runtime='isolated'"
-            )
-        shown, wanted = f"{self.text} {choices_shown(self.json_schema)}", self.json_schema
-        return answer(shown, lambda said: self.read(typed(said, wanted), self.text), over)
-
-
 def question_step(asked: Question, name: str | None) -> Step[Any]:
     """Build the step of a question. Pass the value of the step to `Question.in_time`."""
     mask = durable.scope().mask
@@ -224,13 +111,13 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
         return True if voice.automatic else await _answer(frame, asked, name)
 
     def encode(answer: Any) -> Any:
-        if answer is _LATE:
+        if answer is LATE:
             return {"late": asked.timeout}
         return {"answer": codec.encode_to_keep(answer)} | ({"automatic": True} if voice.automatic else {})
 
     def decode(data: Any) -> Any:
         if "late" in data:
-            return _LATE
+            return LATE
         return asked.read(asked.chosen(codec.decode(data["answer"]), mask), asked.text, recorded=True)
 
     return Step(
@@ -256,7 +143,7 @@ def _basis(frame: StepScope) -> Basis:
 
 
 async def _answer(frame: StepScope, asked: Question, name: str | None) -> Any:
-    """Return the recorded answer, or one typed at the terminal now; `_LATE` if none came before the deadline.
+    """Return the recorded answer, or one typed at the terminal now; `LATE` if none came before the deadline.
 
     Raises Suspended if the run has to wait for the answer, AnswerRefused for a recorded answer that does not fit.
     """
@@ -269,7 +156,7 @@ async def _answer(frame: StepScope, asked: Question, name: str | None) -> Any:
         return await _given(frame, asked, given)
     left = _left(recorded)
     if left is not None and left <= 0:
-        return _LATE
+        return LATE
     why = "there is no terminal"
     if terminal() or (run.journal.location is None and asked.can_be_read()):
         said, why = await _typed_here(frame, asked, recorded, left), "the input has ended"
@@ -300,7 +187,7 @@ async def _given(frame: StepScope, asked: Question, answer: GivenAnswer) -> Any:
 
 
 async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion, left: float | None) -> Any:
-    """Return what a person types; `_LATE` after `left` seconds, `_NOTHING` if the input ends or others answer."""
+    """Return what a person types; `LATE` after `left` seconds, `_NOTHING` if the input ends or others answer."""
     record, ended = frame.run.record, list[str]()
 
     def over() -> str | None:
@@ -312,7 +199,7 @@ async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion
         with paused(frame.inherited.budgets), contextlib.suppress(EOFError):  # wait as if there had been no terminal
             said = await _within(typed_in, left)
     finally:
-        ended.append(_TOO_LATE if said is _LATE else "")
+        ended.append(_TOO_LATE if said is LATE else "")
     return said
 
 
@@ -367,7 +254,7 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
     try:
         return await background.within(answer, left, "the answer")
     except StepTimeout:
-        return _LATE
+        return LATE
 
 
 @dataclass(slots=True)
@@ -387,7 +274,7 @@ class _Voice:
         return None
 
     def completed(self, value: Any) -> Said:
-        answer = None if value is _LATE else codec.encode(value)
+        answer = None if value is LATE else codec.encode(value)
         fields = {**self.events.about, "question": self.question, "answer": answer, "automatic": self.automatic}
         return self.events.received, fields
 

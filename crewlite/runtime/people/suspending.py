@@ -16,7 +16,8 @@ from crewlite.durable import Step
 from crewlite.events.voice import Voice
 from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Replan, Retry, Rollback, Suspend
 from crewlite.recovery.remedy import hinted, typed
-from crewlite.runtime.people.human import Question, question_step
+from crewlite.runtime.people.human import question_step
+from crewlite.runtime.people.question import Question
 from crewlite.state.reading.shown import begins_with
 from crewlite.texts.wording import sentence
 
