@@ -10,7 +10,8 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, InDoubt, NonDeterminism
 from crewlite.runtime.steps.attempts import failed_before
-from crewlite.runtime.steps.replay import Mode, is_edit_to_keep
+from crewlite.runtime.steps.mode import Mode
+from crewlite.runtime.steps.replay import is_edit_to_keep
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import bare_name, outers
 from crewlite.state.format.commit import CommitParts

@@ -24,6 +24,7 @@ from crewlite.recovery.types import RecoveryContext
 from crewlite.runtime.steps import doubts, remedies, replay
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children
+from crewlite.runtime.steps.mode import Basis, Mode
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots
@@ -45,7 +46,7 @@ in_child(durable.detach)  # the loop that serves the run is in the parent alone:
 class Inherited(NamedTuple):
     """What a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
 
-    mode: replay.Mode
+    mode: Mode
     limits: tuple[Limit, ...] = ()
     """Limits on how many steps run at once, which apply to every step inside."""
     policy: Policy | None = None
@@ -230,7 +231,7 @@ class Frame(Scope):
             frame.go_on_otherwise()
         return frame
 
-    def basis(self, address: str) -> replay.Basis:
+    def basis(self, address: str) -> Basis:
         """Return what the outcome of a step requested here depends on besides its own question.
 
         That is a digest of the questions of the enclosing steps, and of what their models heard before.
@@ -243,7 +244,7 @@ class Frame(Scope):
             if part := asked + ([] if frame.inherited.mode.strict_replay else frame.children.heard_before(at)):
                 parts.append(part)
             at, frame = frame.address, frame.around
-        return replay.Basis(codec.digest(parts) if parts else "", self.inherited.after)
+        return Basis(codec.digest(parts) if parts else "", self.inherited.after)
 
     def hear(self, address: str, said: SaidRecord | None) -> None:
         """Receive what a child step reported about its work, once the step has its outcome or has failed finally."""

@@ -15,8 +15,8 @@ from crewlite.encoding import codec
 from crewlite.runtime.steps.attempts import is_call_made_once
 from crewlite.runtime.steps.earlier_calls import is_given, take
 from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.mode import DIFFERS
 from crewlite.runtime.steps.other_forms import other_forms
-from crewlite.runtime.steps.replay import DIFFERS
 from crewlite.state.format.addresses import bare_name, leaf, prefix_beside
 from crewlite.state.format.earlier import is_before_change
 from crewlite.state.format.record import Record

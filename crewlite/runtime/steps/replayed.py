@@ -18,8 +18,9 @@ from crewlite.errors import (
 )
 from crewlite.runtime.steps.failures import raised
 from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.mode import StepQuestion
 from crewlite.runtime.steps.questions import Drifted
-from crewlite.runtime.steps.replay import Refuse, Reuse, StepQuestion
+from crewlite.runtime.steps.replay import Refuse, Reuse
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.texts import tracebacks

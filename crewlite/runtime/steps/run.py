@@ -16,8 +16,8 @@ from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now_text
 from crewlite.recovery.guards import Guard
 from crewlite.runtime.steps.failures import class_of, lost
+from crewlite.runtime.steps.mode import Mode
 from crewlite.runtime.steps.once_calls import OnceCalls
-from crewlite.runtime.steps.replay import Mode
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.config import CheckpointConfig

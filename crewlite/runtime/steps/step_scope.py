@@ -23,8 +23,9 @@ from crewlite.runtime.steps.earlier_calls import answer_inside
 from crewlite.runtime.steps.execution import Execution
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.keyed import key_here
+from crewlite.runtime.steps.mode import MAY_DIFFER, RESTS_ON, Basis, StepQuestion
 from crewlite.runtime.steps.remedies import unapplied, void
-from crewlite.runtime.steps.replay import EXECUTE, Execute, Refuse, Reraise, Reuse, StepQuestion
+from crewlite.runtime.steps.replay import EXECUTE, Execute, Refuse, Reraise, Reuse
 from crewlite.runtime.steps.siblings import OnEnd
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.outcome import Attempt
@@ -219,7 +220,7 @@ class StepScope(Frame):
         """Return the step with the digest of its basis, which is recorded with its outcome."""
         if not (digest := self.basis(address).digest):
             return step
-        return dataclasses.replace(step, provenance={**(step.provenance or {}), replay.RESTS_ON: digest})
+        return dataclasses.replace(step, provenance={**(step.provenance or {}), RESTS_ON: digest})
 
     def _admit(self, step: Step[Any], asked: StepRequest, *, diverges: bool) -> None:
         """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.
@@ -329,15 +330,15 @@ class StepScope(Frame):
             *(address, step.kind.name, step.question, asked.fingerprint, step.drift, once),
             comes_late=late,
             in_turn=in_turn,
-            is_early=step.drift == replay.MAY_DIFFER and not children.is_next(address, record),
+            is_early=step.drift == MAY_DIFFER and not children.is_next(address, record),
             after=step.after,
-            basis=self.basis(address) if step.rests_on_more else replay.Basis(),
+            basis=self.basis(address) if step.rests_on_more else Basis(),
             moved=address in children.moved,
         )
         decision = replay.decide(record, question, self.inherited.mode, children.unrequested)
         if isinstance(decision, Refuse):
             raise replayed.refusal(self, step, question, decision)
-        if (mode := self.inherited.mode.after(decision)) is not self.inherited.mode:
+        if (mode := replay.mode_after(self.inherited.mode, decision)) is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
         if not isinstance(decision, Execute):
             answer_inside(self.run, address)
