@@ -102,7 +102,7 @@ class JournalCorrupt(CrewliteError, ValueError):
         repair = "History(location).doctor(repair=True)"
         if location is not None:
             repair = f"History({location!r}).doctor(repair=True), or `{in_shell('doctor --repair', location)}`"
-        newest = f"The newest sound checkpoint is {sound}. " if sound else ""
+        newest = f"The newest intact checkpoint is {sound}. " if sound else ""
         advice = (
             f"{newest}crewlite changed nothing: restore a backup; or salvage the readable part with {repair}; or begin "
             f"a run with another run_id."

@@ -505,7 +505,7 @@ def test_a_newest_sound_place_is_named_when_a_journal_is_damaged(make_crew):
     lines = journal.read_bytes().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if b'"address":"task:t1","kind":"task"' in line)
     journal.write_bytes(b"".join([*lines[:at], lines[at].replace(b'"raw"', b'"rAw"'), *lines[at + 1 :]]))
-    with pytest.raises(ValueError, match=r"checksum.*newest sound checkpoint is .*\.json"):
+    with pytest.raises(ValueError, match=r"checksum.*newest intact checkpoint is .*\.json"):
         make_crew([], checkpoint=True).kickoff(run_id="r")
 
 

@@ -51,7 +51,7 @@ def prune(
 ) -> None:
     """Take away old checkpoints and old finished runs.
 
-    Labelled checkpoints and those that forks stand on stay, unfinished runs too, and every run that stays can be
+    Labelled checkpoints and those that forks start from stay, unfinished runs too, and every run that stays can be
     resumed and forked. On a terminal it asks first; elsewhere --dry-run shows what would go. Ends with exit code 1 if
     a run was left alone because it cannot be read; the others are pruned all the same.
     """
@@ -158,7 +158,7 @@ def _report(screen: Screen, location: str, found: list[Finding]) -> None:
         rows: list[tuple[str, Part]] = [
             ("found", finding.problem),
             ("done" if finding.repaired else "to do", remedy),
-            ("sound up to", finding.sound or ""),
+            ("intact up to", finding.sound or ""),
         ]
         screen.fields(rows, indent=2)
     left = [finding for finding in found if not finding.repaired]

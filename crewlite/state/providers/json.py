@@ -186,7 +186,7 @@ class JsonStore:
             if made == document and not is_of_another(path, info):
                 return info
             problem = (
-                f"it was changed after it was written. Its journal is sound: kick off with "
+                f"it was changed after it was written. Its journal is intact: kick off with "
                 f"run_id={info.run_id!r}, or delete this file and the next commit writes it again"
             )
         entries, _ = self.journals.scan(info.run_id, info.branch)

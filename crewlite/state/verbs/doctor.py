@@ -80,7 +80,7 @@ def _beyond_repair(store: Store, problem: str) -> Finding:
                 document(store, run_id)
                 sound.append(run_id)
         lost = "the others are not"
-    saved = f"These runs are sound: {', '.join(sound)}; {lost}. Export them" if sound else "No run in it is sound"
+    saved = f"These runs are intact: {', '.join(sound)}; {lost}. Export them" if sound else "No run in it is intact"
     remedy = f"{saved}, or restore an intact copy. The database is left as it is."
     return Finding("damaged_database", store.location, f"SQLite cannot read it: {problem}", remedy)
 
@@ -137,7 +137,7 @@ class _Visit:
         if ends := self._salvage.ending(raw, entries, problem):
             self._cut(ends[0], raw, entries, ends[1], f"a resume continues after commit {entries[-1].seq}")
         elif problem or not entries:
-            left = f"the branch ends at commit {entries[-1].seq}" if entries else "nothing in it is sound"
+            left = f"the branch ends at commit {entries[-1].seq}" if entries else "nothing in it is intact"
             self._cut("damaged_journal", raw, entries, problem or "it has no commits", left)
         return entries
 
