@@ -122,8 +122,6 @@ class Login:
 
     address: str
     token: SecretStr
-    passwords: tuple[SecretStr, SecretStr]
-    """The password as the address has it, and decoded. Both are held so that both are masked."""
 
     @classmethod
     def of(cls, base_url: str | None) -> Login | None:
@@ -133,9 +131,7 @@ class Login:
         if not at:
             return None
         token = base64.b64encode(unquote(login).encode()).decode()
-        password = where.password or ""
-        passwords = (SecretStr(password), SecretStr(unquote(password)))
-        return cls(urlunsplit(where._replace(netloc=host)), SecretStr(token), passwords)
+        return cls(urlunsplit(where._replace(netloc=host)), SecretStr(token))
 
     @property
     def headers(self) -> dict[str, str]:

@@ -1,13 +1,15 @@
 """Secrets of the configuration, and masking them in everything that is stored or shown.
 
 A text counts as a secret if it is declared as one and is plausible as one. Declared: a `SecretStr`, or a text under a
-name such as `api_key`, in the fields of a definition or in the environment. Plausible: long and varied enough, and not
-a plain word, which might also occur in an answer. Known secrets are masked in outcomes, events and error texts.
+name such as `api_key`, in the fields of a definition, in the environment or in an address there. Plausible: long and
+varied enough, and not a plain word, which might also occur in an answer. Known secrets are masked in outcomes, events
+and error texts.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import typing
@@ -15,6 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import FunctionType, MethodType, NoneType, UnionType
+from urllib.parse import quote, unquote
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
@@ -41,16 +44,23 @@ _KEYS = (
 )
 _NAMES = re.compile(
     rf"(?:(?:^|_)(?:{_KEYS})_keys?|api_?keys?|(?:^|_)secrets?|passw(?:or)?ds?|pass_?phrases?|(?:^|_)credentials?|"
-    r"(?:^|_)authori[sz]ation|(?:^|_)cookies?|(?:^|_)bearer|(?:^|_)token|(?:auth|access|api|refresh)_?tokens?)$"
+    r"(?:^|_)authori[sz]ation|(?:^|_)cookies?|(?:^|_)bearer|(?:^|_)token|(?:auth|access|api|refresh)_?tokens?|"
+    r"(?:^|_|ssh)pass|_pwd|(?:^|_)jwt)$"
 )
 _TEXT_TOKENS = re.compile(  # names of token counts, and of special tokens of a model
     r"(?:^|_)(?:bos|cached|completion|end|eos|input|mask|max|min|next|num|output|pad|page|prompt|reasoning|sep|start|"
     r"stop|total|unk)_token$"
 )
+_ADDRESSES = re.compile(
+    r"(?:^|_)(?:address|api_base|conn(?:ection)?(?:_str(?:ing)?)?|dsn|endpoint|prox(?:y|ies)|ur[il]s?)$"
+)
+_LOGIN = re.compile(r"://([^/?#\s:@]*)(?::([^/?#\s]*))?@")
+_PAIR = re.compile(r"([A-Za-z][\w-]*)=([^&;#\s]+)")
 _PLAIN_HEADERS = re.compile(
     r"accept|content|user-agent|host|connection|cache-control|date|origin|(?:http-)?referr?er|x-title", re.IGNORECASE
 )
 _WORD = re.compile(rf"(?:[^\W\d_])(?:[^\W\d_]){{0,{_LONGEST_WORD - 1}}}")
+_SAME_ANYWHERE = re.compile(r"[A-Za-z\d_.~-]*")  # of texts that JSON, Python and addresses write as they are
 _GENERATED = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{16,}")
 
 
@@ -60,7 +70,8 @@ class Secrets:
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
         distinct = {one for one in self._values if len(one) >= _SHORTEST and one not in MASK}  # else masks would grow
-        self._longest_first = sorted(distinct, key=lambda value: (-len(value), value))
+        written = {form for one in distinct for form in _forms(one)}
+        self._longest_first = sorted(written, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, self._longest_first)))
 
     def knowing(self, *objects: object, extra: Iterable[str] = ()) -> Secrets:
@@ -104,26 +115,67 @@ class Secrets:
         return Masking(self.mask)(data) if self._longest_first else data
 
 
+def _forms(value: str) -> set[str]:
+    """Return a secret as it is, and as JSON, Python and addresses write it inside a text."""
+    if _SAME_ANYWHERE.fullmatch(value):
+        return {value}
+    in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    in_python = {repr(value)[1:-1], repr(f'"{value}')[2:-1]}  # how, depends on the quotes around it
+    return {value, *in_json, *in_python, quote(value, safe="")}
+
+
 def _in_environment() -> set[str]:
-    found = ((name, os.environ.get(name, "")) for name in _declaring(tuple(os.environ)))  # few values are decoded
-    return {
-        value
-        for name, value in found
-        if (_bears(name) and _can_be_secret(value)) or (name.endswith("_KEY") and _GENERATED.search(value))
-    }
+    found = set[str]()
+    for name in _declaring(tuple(os.environ)):  # few values are decoded
+        value = os.environ.get(name, "")
+        if _bears(name) or (name.endswith(_GENERATED_KEYS) and _GENERATED.search(value)):
+            found.add(value)
+        elif _is_address(name):
+            found |= _in_address(value)
+    return {value for value in found if _can_be_secret(value)}
+
+
+_GENERATED_KEYS = ("_KEY", "_PAT")
+"""The ends of names of environment variables whose values are secrets if they are plainly generated."""
 
 
 @lru_cache(maxsize=1)
 def _declaring(variables: tuple[str, ...]) -> list[str]:
-    """Return the variables whose values may be secrets."""
-    return [name for name in variables if name.endswith("_KEY") or _bears(name)]
+    """Return the variables whose values may be secrets, or hold some."""
+    return [name for name in variables if name.endswith(_GENERATED_KEYS) or _tells(name)]
+
+
+def _tells(name: str) -> bool:
+    """Return whether a name declares its value a secret, or an address, which may hold some."""
+    return _bears(name) or _is_address(name)
 
 
 @lru_cache(maxsize=4096)
 def _bears(name: str) -> bool:
     """Return whether a name declares its value a secret: `api_key`, `clientSecret`, DB_PASSWORD; not `token_type`."""
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+    plain = _plain(name).rstrip("0123456789").rstrip("_")  # one of several: OPENAI_API_KEY_2
     return bool(_NAMES.search(plain)) and not _TEXT_TOKENS.search(plain)
+
+
+@lru_cache(maxsize=4096)
+def _is_address(name: str) -> bool:
+    """Return whether a name declares its value an address: `base_url`, DATABASE_URL, `connection_string`."""
+    return bool(_ADDRESSES.search(_plain(name)))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
+
+
+def _in_address(text: str) -> set[str]:
+    """Return what an address declares as secret, also decoded: its password, and values such as `?api_key=...`.
+
+    A name in front of an `@` without a password is one if it is plainly generated.
+    """
+    found = {value for name, value in _PAIR.findall(text) if _bears(name)}
+    for name, password in _LOGIN.findall(text):
+        found |= {password} if password else {name} if _GENERATED.search(name) else set()
+    return found | set(map(unquote, found))
 
 
 def _can_be_secret(text: str) -> bool:
@@ -155,15 +207,15 @@ class _Search:
             inner = value.get_secret_value()
             self._add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
         elif isinstance(value, str):
-            if _bears(name):
-                self._add(value)
+            for text in [value] if _bears(name) else _in_address(value) if _is_address(name) else ():
+                self._add(text)
         elif name.lower().endswith("headers") and isinstance(value, Mapping | list | tuple):
             self._headers(value)
         elif id(value) not in self._seen and depth <= _DEEPEST:
             self._seen.add(id(value))
             for part, item, known in _parts(value, name, declared):
                 kind = type(item)
-                if kind not in _NEVER and (_bears(part) if kind is str else item is not _EMPTY):
+                if kind not in _NEVER and (_tells(part) if kind is str else item is not _EMPTY):
                     self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:
@@ -213,7 +265,7 @@ def _of_class(cls: type) -> dict[str, object]:
     """Return the texts among the attributes of a user's class, and of those that it derives from, by secrets' names."""
     found: dict[str, object] = {}
     for one in _users(cls):
-        found |= {key: item for key, item in vars(one).items() if isinstance(item, str) and _bears(key)}
+        found |= {key: item for key, item in vars(one).items() if isinstance(item, str) and _tells(key)}
     return found
 
 
@@ -249,7 +301,7 @@ def _is_plain(hint: object, name: str) -> bool:
     """Return whether values of this type, under this name, neither are secrets nor have parts that are searched."""
     if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
         return all(_is_plain(part, name) for part in typing.get_args(hint))
-    return hint in _PLAIN or (hint is str and not _bears(name)) or typing.get_origin(hint) is typing.Literal
+    return hint in _PLAIN or (hint is str and not _tells(name)) or typing.get_origin(hint) is typing.Literal
 
 
 def _declares(annotation: object, seen: frozenset[object], *, by_name: bool = True) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
 from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 from uuid import UUID
 
 import pytest
@@ -15,6 +17,7 @@ from pydantic import BaseModel, PrivateAttr, SecretBytes, SecretStr
 
 from crewlite import BaseLLM, BaseTool
 from crewlite.encoding.codec import decode, encode
+from crewlite.llm import keys
 from crewlite.texts.masking import MASK
 from crewlite.texts.secrets import Secrets
 
@@ -109,6 +112,11 @@ def _no_secrets_of_ours(monkeypatch):
         Model(api_keys=deque([KEY])),
         Private(),
         {"api_key": KEY},
+        Model(base_url=f"https://ann:{KEY}@host/v1"),
+        Model(base_url=f"https://host/v1?page=2&api_key={KEY}"),
+        Model(proxy=f"http://0ann1bob2cid3dan4:{KEY}@proxy:80"),
+        Search(options={"dsn": f"host=db user=ann password={KEY} port=5432"}),
+        Search(options={"connectionString": f"AccountName=ann;AccountKey={KEY};EndpointSuffix=core"}),
     ],
     ids=lambda holder: repr(getattr(holder, "__dict__", holder))[:60],
 )
@@ -118,7 +126,14 @@ def test_a_secret_is_found_wherever_a_definition_holds_it(holder):
     assert KEY not in str(secrets.mask_data({"a": [f"x{KEY}y"], KEY: None}))
 
 
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD", "CLIENT_SECRET", "API_KEY", "TOKEN"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("OPENAI_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD", "CLIENT_SECRET", "API_KEY", "TOKEN", "SMTP_PASS", "DB_PWD"),
+        *("SSHPASS", "OPENAI_API_KEY_2", "API_KEY1"),
+        *sorted({name for names in keys.NAMES.values() for name in names}),
+    ],
+)
 def test_a_secret_of_the_environment_is_known(name, monkeypatch):
     monkeypatch.setenv(name, KEY)
     assert Secrets.of().mask(KEY) == MASK
@@ -129,12 +144,53 @@ def test_a_secret_of_the_environment_is_known(name, monkeypatch):
     [
         *("HOME", "KEYBOARD", "TOKENIZER", "LANG", "SECRETARY", "PATH", "SORT_KEY", "PARTITION_KEY", "CACHE_KEY"),
         *("TOKEN_TYPE", "PASSWORD_FIELD", "SECRET_NAME", "TOKEN_URL", "AWS_ACCESS_KEY_ID", "MAX_TOKENS", "EOS_TOKEN"),
+        *("PWD", "OLDPWD", "COMPASS", "DATABASE_URL", "MY_PAT", "MAX_TOKENS_2"),
     ],
 )
 @pytest.mark.parametrize("value", ["ordinary text", "created_at", "customer-2026-orders"])
 def test_the_rest_of_the_environment_is_not_masked(name, value, monkeypatch):
     monkeypatch.setenv(name, value)
     assert Secrets.of().mask(value) == value
+
+
+@pytest.mark.parametrize(
+    ("address", "secrets"),
+    [
+        ("postgres://app:s3cret-pw@db.local:5432/shop", ["s3cret-pw"]),
+        ("postgres://app:s3cret%2Fpw@db.local/shop", ["s3cret%2Fpw", "s3cret/pw"]),
+        ("https://host/hook?page=summary-2026&token=abc-123-def#top", ["abc-123-def"]),
+        ("https://ghp0123456789abcdef@github.com/ann/shop", ["ghp0123456789abcdef"]),
+        ("Server=db.local;Database=shop;User Id=app;Password=s3cret-pw;", ["s3cret-pw"]),
+        ("postgres://postgres:postgres@db.local/shop", []),
+        ("https://ann-2026@host/v1?sort_key=created_at&token_type=bearer-1", []),
+        ("mail ann:s3cret-pw@host, not an address", []),
+    ],
+)
+def test_of_an_address_the_password_is_a_secret_and_nothing_else(address, secrets, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", address)
+    known = Secrets.of()
+    assert [known.mask(one) for one in secrets] == [MASK] * len(secrets)
+    for word in (
+        "postgres",
+        "app",
+        "ann-2026",
+        "db.local",
+        "db.local:5432/shop",
+        "summary-2026",
+        "created_at",
+        "bearer-1",
+    ):
+        assert known.mask(word) == word
+    assert known.mask(address) == (address if not secrets else address.replace(secrets[0], MASK))
+
+
+@pytest.mark.parametrize("value", ['a"b\\c#9', "it's\\9", "schlüssel/9?", "'\"9\\9'"])
+def test_a_secret_is_masked_as_json_and_python_and_an_address_write_it(value):
+    secrets = Secrets([value])
+    for text in (json.dumps([value]), json.dumps([value], ensure_ascii=False), repr(value), repr(f"'\"{value}")):
+        assert secrets.mask(text).count(MASK) == 1
+        assert "9" not in secrets.mask(text)
+    assert secrets.mask(f"https://host/?q={quote(value, safe='')}&r") == f"https://host/?q={MASK}&r"
 
 
 def test_a_generated_key_of_the_environment_is_known_whoever_it_is_for(monkeypatch):
