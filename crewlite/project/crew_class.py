@@ -134,6 +134,9 @@ class _Methods:
             return {name: partial(same, method) for name, method in found.items()}
         return found
 
+    def advice(self, kind: str, name: str) -> str:
+        return "" if kind == "output" else f"A method of {self.owner} with @{kind} adds it: def {name}(self)"
+
 
 def _folder(cls: type, decorated_in: str) -> Path:
     """Return the directory of the file of a class; the working directory if it has no file."""

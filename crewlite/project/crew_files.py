@@ -28,7 +28,7 @@ def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, 
     if tasks is None:
         agents, tasks = Path(agents) / "agents.yaml", Path(agents) / "tasks.yaml"
     files = {AGENTS: read(agents, Path()), TASKS: read(tasks, Path())}
-    names = Parts("Crew.from_yaml", _bound(bind))
+    names = Parts("Crew.from_yaml", bound(bind))
     people, work = Sections(files[AGENTS], AGENTS, names), Sections(files[TASKS], TASKS, names)
     names.makers["agent"] = {name: partial(names.once, Agent, name, section) for name, section in people.items()}
     names.makers["task"] = {name: partial(names.once, Task, name, section) for name, section in work.items()}
@@ -41,12 +41,12 @@ def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, 
 
 
 class Parts:
-    """The names that the files of a crew may use: their own entries, and other objects."""
+    """The names that the files of a crew may use: their own entries, and the objects that were passed."""
 
-    def __init__(self, owner: str, bound: Mapping[str, Any]) -> None:
+    def __init__(self, owner: str, passed: Mapping[str, Any]) -> None:
         self.owner = owner
         self.makers: dict[str, dict[str, Make]] = {
-            kind: {name: partial(same, value) for name, value in bound.items()}
+            kind: {name: partial(same, value) for name, value in passed.items()}
             for kind in ("tool", "llm", "callback", "output")
         }
         self._made: dict[tuple[type[Any], str], Any] = {}
@@ -54,6 +54,10 @@ class Parts:
     def named(self, kind: str) -> Mapping[str, Make]:
         """Return all names of a kind. See Names."""
         return self.makers[kind]
+
+    def advice(self, kind: str, name: str) -> str:
+        """Return how to pass an object. See Names."""
+        return "" if kind in {"agent", "task"} else f"Pass it: {self.owner}(..., bind={{{name!r}: ...}})"
 
     def once(self, cls: type[Any], name: str, section: Mapping[str, Any]) -> Any:
         """Return the agent or task of an entry. The first call builds it. Raises ConfigError for a circular context."""
@@ -69,7 +73,8 @@ class Parts:
         return self._made[key]
 
 
-def _bound(bind: Bind) -> Mapping[str, Any]:
+def bound(bind: Bind) -> Mapping[str, Any]:
+    """Return the objects that were passed, by name."""
     if isinstance(bind, list | tuple):
         made: Any = as_tools(bind)
         return {tool.name: tool for tool in made}

@@ -1,11 +1,12 @@
 """A crew from JSON files: `crew.jsonc` with the tasks, and a file for each agent in the folder `agents` beside it.
 
-The files may name code: `{"python": "module.name"}`, a class of crewai_tools, and `custom:search` for the tool that
-`tools/search.py` defines. It is imported when the crew is loaded.
+The files may name functions, classes and tools: `{"python": "module.name"}`, `custom:search`, `SerperDevTool`. No file
+causes an import, so these objects are passed by name.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,11 +16,13 @@ from typing import Any
 
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
-from crewlite.errors import ConfigError, meant
-from crewlite.project.code_in_files import CodeInFiles, is_reference
-from crewlite.project.crew_files import Parts
+from crewlite.durable import same
+from crewlite.errors import meant
+from crewlite.llm.model import LLM
+from crewlite.project.crew_files import Parts, bound
 from crewlite.project.sections import AGENTS, CONDITIONAL_TASKS, CREWS, TASKS, Section, Shape, check
 from crewlite.project.yaml_file import YamlFile, read_one
+from crewlite.runtime.kickoffs.request import Bind
 from crewlite.texts.wording import what_is
 
 PathText = str | os.PathLike[str]
@@ -31,13 +34,16 @@ _TYPES: Mapping[Shape, Mapping[str, Shape]] = {
 _KINDS = {AGENTS: "agent", TASKS: "task"}
 
 
-def load_crew(source: PathText, agents_dir: PathText | None = None) -> tuple[Crew, dict[str, Any]]:
+def load_crew(
+    source: PathText, agents_dir: PathText | None = None, *, bind: Bind = None
+) -> tuple[Crew, dict[str, Any]]:
     """Build the crew of a JSON file, and return it with the inputs that the file has under `inputs`.
 
     Args:
         source: The file of the crew. It lists its agents by name, and its tasks with their fields.
         agents_dir: The folder that holds `researcher.jsonc` or `researcher.json` for the agent `researcher`; if left
             out, the folder `agents` beside the file.
+        bind: The functions, classes and tools that the files name, by these names; or a list of tools.
 
     Raises:
         ConfigError: a file cannot be read, or has unknown or repeated keys, values of a wrong type, or names that
@@ -48,7 +54,7 @@ def load_crew(source: PathText, agents_dir: PathText | None = None) -> tuple[Cre
     people: list[Any] = _taken(crew, "agents", [])
     inputs: dict[str, Any] = _taken(crew, "inputs", {})
     work = list(tasks.entries)
-    files = _Files(path, path.parent / "agents" if agents_dir is None else Path(agents_dir))
+    files = _Files(path, path.parent / "agents" if agents_dir is None else Path(agents_dir), bind)
     for name in dict.fromkeys([*people, crew.entries["crew"].get("manager_agent")]):
         if isinstance(name, str):
             files.add(files.of_agent(name, crew), AGENTS)
@@ -59,9 +65,11 @@ def load_crew(source: PathText, agents_dir: PathText | None = None) -> tuple[Cre
     return Crew(agents=agents, tasks=made, **Section(crew.entries["crew"], CREWS, files.names).resolved()), inputs
 
 
-def load_crew_and_kickoff(crew_path: PathText, input_overrides: Mapping[str, Any] | None = None) -> CrewOutput:
-    """Load a crew and kick it off, with the inputs of its file and those that are given."""
-    crew, inputs = load_crew(crew_path)
+def load_crew_and_kickoff(
+    crew_path: PathText, input_overrides: Mapping[str, Any] | None = None, *, bind: Bind = None
+) -> CrewOutput:
+    """Load a crew and kick it off, with the inputs of its file and those that are given. `bind`: see load_crew."""
+    crew, inputs = load_crew(crew_path, bind=bind)
     return crew.kickoff(inputs={**inputs, **(input_overrides or {})})
 
 
@@ -78,10 +86,10 @@ def _taken(crew: YamlFile, key: str, usual: list[Any] | dict[str, Any]) -> Any:
 class _Files:
     """The files of one crew: what they name, and their entries by the class that they build."""
 
-    def __init__(self, path: Path, agents: Path) -> None:
+    def __init__(self, path: Path, agents: Path, bind: Bind) -> None:
         self._agents, self._root = agents, path.parent.resolve()
-        self._code = CodeInFiles(self._root)
-        self.names = Parts(os.fspath(path), {})
+        self._bound = bound(bind)
+        self.names = Parts("load_crew", self._bound)
         self.names.makers |= {"agent": {}, "task": {}}
         self.parts: list[tuple[Shape, YamlFile]] = []
 
@@ -115,16 +123,15 @@ class _Files:
         return [self.names.makers[kind][name]() for name in listed]
 
     def _shape(self, file: YamlFile, name: str, given: Any, usual: Shape) -> Shape:
+        """Return what an entry with this `type` builds. One that nothing has is a mistake in the file."""
         types = _TYPES.get(usual, {})
         if given is None or (isinstance(given, str) and given in types):
             return types[given] if isinstance(given, str) else usual
-        try:
-            if is_reference(given):
-                return replace(usual, makes=self._code.subclass(given, usual.makes))
-            problem = f" is {given!r}; wanted {', '.join(types)}, or {{'python': 'module.Class'}}"
-        except ConfigError as error:
-            problem = f": {error}"
-        file.problems.append((file.line(name, "type"), f"type of {name}{problem}"))
+        found = self._bound.get(_name(given))
+        if isinstance(found, type) and issubclass(found, usual.makes):
+            return replace(usual, makes=found)
+        wanted = f"{', '.join(types)}, or the name of a subclass of {usual.makes.__name__} in load_crew(..., bind=...)"
+        file.problems.append((file.line(name, "type"), f"type of {name} is {given!r}; wanted {wanted}"))
         return usual
 
     def _name_objects(self, file: YamlFile, name: str, fields: dict[str, Any], shape: Shape) -> None:
@@ -136,13 +143,26 @@ class _Files:
                 key: str(self._root / path) if isinstance(path, str) else path for key, path in paths.items()
             }
         for key in shape.references.keys() & fields.keys():
-            reference, value = shape.references[key], fields[key]
+            value = fields[key]
             try:
-                named = [
-                    self._code.name(reference.kind, item, self.names.makers[reference.kind])
-                    for item in (value if reference.many and isinstance(value, list) else [value])
-                ]
-                fields[key] = named if reference.many and isinstance(value, list) else named[0]
-            except ConfigError as error:
+                fields[key] = [*map(self._named, value)] if isinstance(value, list) else self._named(value)
+            except TypeError as error:
                 file.problems.append((file.line(name, key), f"{key} of {name}: {error}"))
                 fields[key] = None
+
+    def _named(self, value: Any) -> Any:
+        """Return the name of the object that a value describes; any other value as it is.
+
+        Raises TypeError for settings that no model has.
+        """
+        if isinstance(value, dict) and "model" in value:
+            model, value = LLM(**value), json.dumps(value)
+            self.names.makers["llm"][value] = partial(same, model)
+        return _name(value)
+
+
+def _name(value: Any) -> Any:
+    """Return the name in `{"python": name}`, and in `"custom:name"`; any other value as it is."""
+    if isinstance(value, dict) and list(value) == ["python"]:
+        return value["python"]
+    return value.removeprefix("custom:") if isinstance(value, str) else value

@@ -33,6 +33,9 @@ class Names(Protocol):
         The kinds are agent, task, tool, llm, callback and output.
         """
 
+    def advice(self, kind: str, name: str) -> str:
+        """Return how a user adds an object with this name, for error messages; "" if that is no matter of the owner."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -47,7 +50,9 @@ class Reference:
 
     def is_text(self, value: object) -> bool:
         """Return whether a value that is not a known name is used as it is."""
-        return self.or_text or (self.or_sentence and isinstance(value, str) and not value.strip().isidentifier())
+        if self.or_text or not (self.or_sentence and isinstance(value, str)):
+            return self.or_text
+        return not all(part.isidentifier() for part in value.strip().split("."))
 
 
 _OF_AGENTS = {
@@ -195,7 +200,8 @@ def _misnamed(key: str, value: object, name: str, shape: Shape, names: Names) ->
     known = names.named(reference.kind)
     for item in listed:
         if item not in known and not reference.is_text(item):
-            hint = meant(item, known) or (f"it has {', '.join(known)}" if known else "it has none")
+            there = f"it has {', '.join(known) or 'none'}"
+            hint = meant(item, known) or ". ".join(filter(None, (there, names.advice(reference.kind, item))))
             lacks = f"{names.owner} has no {_SAID[reference.kind]} with that name"
             yield f"{key} of {name} names {item!r}, but {lacks}; {hint}"
 

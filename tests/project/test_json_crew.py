@@ -6,8 +6,9 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from pydantic import BaseModel
 
-from crewlite import Process, event_bus
+from crewlite import Agent, Process, event_bus
 from crewlite.errors import ConfigError
 from crewlite.events import StepReplayedEvent
 from crewlite.llm import LLM
@@ -93,67 +94,67 @@ def test_it_is_recorded_like_any_crew():
     assert replayed == [""]
 
 
-def test_a_file_names_functions_classes_and_tools_in_code():
-    write(
-        "harbour/office.py",
-        """
-        from pydantic import BaseModel
-        from crewlite import Agent
+class Time(BaseModel):
+    hour: int
 
 
-        class Time(BaseModel):
-            hour: int
+class Watcher(Agent):
+    watch: str = "day"
 
 
-        class Watcher(Agent):
-            watch: str = "day"
+class TideTable(BaseTool):
+    name: str = "tide_table"
+    description: str = "The tides of a port."
+
+    def _run(self, port: str) -> str:
+        return f"{port}: noon"
 
 
-        def known(output):
-            return bool(output.raw)
-        """,
-    )
-    write(
-        "harbour/tools/tide_table.py",
-        """
-        from __future__ import annotations
-
-        from pydantic import BaseModel
-        from crewlite.tools import BaseTool
+def known(output):
+    return bool(output.raw)
 
 
-        class Asked(BaseModel):
-            port: str
-
-
-        class TideTable(BaseTool):
-            name: str = "tide_table"
-            description: str = "The tides of a port."
-            args_schema: type[BaseModel] = Asked
-
-            def _run(self, port: str) -> str:
-                return f"{port}: noon"
-        """,
-    )
+def test_a_file_names_functions_classes_and_tools_that_are_passed():
     crew = CREW.replace(
         '"name": "say",',
         '"name": "say", "type": "ConditionalTask", "condition": {"python": "office.known"}, '
         '"output_pydantic": {"python": "office.Time"}, "input_files": {"notes": "notes.txt"},',
     )
     pilot = PILOT.replace('"llm": "offline"', '"llm": {"model": "openai/gpt-4o", "temperature": 0.5}').replace(
-        '"goal"', '"type": {"python": "office.Watcher"}, "watch": "night", "tools": ["custom:tide_table"], "goal"'
+        '"goal"',
+        '"type": {"python": "office.Watcher"}, "watch": "night", "tools": ["custom:tide_table", "SerperDevTool"], "goal"',
     )
     write("harbour/notes.txt", "Spring tide.")
-    made, _ = load_crew(harbour(crew, pilot))
+    bind = {"office.known": known, "office.Time": Time, "office.Watcher": Watcher}
+    search = TideTable(name="search")
+    made, _ = load_crew(harbour(crew, pilot), bind={**bind, "tide_table": TideTable(), "SerperDevTool": search})
     say, pilot_made = made.tasks[1], made.agents[0]
     assert isinstance(say, ConditionalTask)
-    assert (say.condition.__name__, say.output_pydantic.__name__) == ("known", "Time")
+    assert (say.condition, say.output_pydantic) == (known, Time)
     assert Path(say.input_files["notes"]).read_text(encoding="utf-8") == "Spring tide."
-    assert (type(pilot_made).__name__, pilot_made.watch) == ("Watcher", "night")
-    assert isinstance(pilot_made.tools[0], BaseTool)
-    assert pilot_made.tools[0].run(port="Brest") == "Brest: noon"
+    assert isinstance(pilot_made, Watcher)
+    assert pilot_made.watch == "night"
+    assert [tool.name for tool in pilot_made.tools] == ["tide_table", "search"]
     assert isinstance(pilot_made.llm, LLM)
     assert pilot_made.llm.temperature == 0.5
+
+
+def test_no_file_causes_an_import():
+    write("harbour/office.py", "raise AssertionError('imported')")
+    write("harbour/tools/tide_table.py", "raise AssertionError('imported')")
+    text = told(
+        crew=CREW.replace('"name": "say",', '"name": "say", "guardrail": {"python": "office.known"},'),
+        pilot=PILOT.replace('"goal"', '"type": {"python": "office.Watcher"}, "tools": ["custom:tide_table"], "goal"'),
+    )
+    for problem in (
+        "guardrail of say names 'office.known', but load_crew has no callback with that name; it has none. "
+        "Pass it: load_crew(..., bind={'office.known': ...})",
+        "tools of pilot names 'tide_table', but load_crew has no tool with that name; it has none. "
+        "Pass it: load_crew(..., bind={'tide_table': ...})",
+        "type of pilot is {'python': 'office.Watcher'}; wanted Agent, agent, or the name of a subclass of Agent in "
+        "load_crew(..., bind=...)",
+    ):
+        assert problem in text
 
 
 def test_a_manager_may_have_a_file_of_its_own():
@@ -189,11 +190,11 @@ def test_all_mistakes_of_all_files_are_told_at_once():
         """
     text = told(crew=crew, pilot=pilot)
     for line in (
-        "9 mistakes in the files of crew.jsonc:",
+        "9 mistakes in the files of load_crew:",
         "agents/pilot.jsonc, line 1: goal of pilot is missing",
         "agents/pilot.jsonc, line 3: pilot has the key 'gaol', which an agent does not have; did you mean 'goal'?",
-        "tools/tide_table.py, which would define the tool custom:tide_table",
-        "agents/pilot.jsonc, line 5: type of pilot is 'Sailor'; wanted Agent, agent, or {'python': 'module.Class'}",
+        "agents/pilot.jsonc, line 4: tools of pilot names 'tide_table', but load_crew has no tool with that name",
+        "agents/pilot.jsonc, line 5: type of pilot is 'Sailor'; wanted Agent, agent, or the name of a subclass",
         "agents/pilot.jsonc, line 7: max_iter of pilot is 'many'; wanted a whole number",
         "crew.jsonc, line 2: agents names 'pilto', but agents has no file pilto.jsonc; did you mean 'pilot'?",
         "crew.jsonc, line 3: crew has the key 'proces', which a crew does not have; did you mean 'process'?",
@@ -201,14 +202,11 @@ def test_all_mistakes_of_all_files_are_told_at_once():
         assert line in text
 
 
-def test_two_tasks_of_one_name_and_code_that_cannot_be_imported_are_told():
-    crew = CREW.replace('"name": "say"', '"name": "ask", "guardrail": {"python": "nowhere.check"}').replace(
-        '"context": ["ask"]', '"context": ["sya"]'
-    )
+def test_two_tasks_of_one_name_and_a_task_that_is_not_there_are_told():
+    crew = CREW.replace('"name": "say"', '"name": "ask"').replace('"context": ["ask"]', '"context": ["sya"]')
     text = told(crew=crew)
     assert "crew.jsonc, line 6: the name 'ask' is repeated; each of tasks needs a name of its own" in text
-    assert "guardrail of ask: nowhere cannot be imported: No module named 'nowhere'" in text
-    assert "context of ask names 'sya', but crew.jsonc has no task with that name" in text
+    assert "context of ask names 'sya', but load_crew has no task with that name" in text
 
 
 def test_agents_and_inputs_of_a_wrong_type_are_told():

@@ -208,6 +208,7 @@ def test_a_class_tells_the_mistakes_of_its_files_when_they_are_first_read():
         _ = Office().agents
     assert str(caught.value).splitlines() == [
         "2 mistakes in the files of Office:",
-        f"  {here}/agents.yaml, line 3: tools of clerk names 'serch', but Office has no tool with that name; it has none",
+        f"  {here}/agents.yaml, line 3: tools of clerk names 'serch', but Office has no tool with that name; "
+        "it has none. A method of Office with @tool adds it: def serch(self)",
         f"  {here}/tasks.yaml, line 4: agent of answer names 'clrk', but Office has no agent with that name; did you mean 'clerk'?",
     ]
