@@ -21,7 +21,7 @@ def no_limit() -> Any:
 class Budget(NamedTuple):
     """What one step and everything inside it may use; None for no limit.
 
-    The first four hold for the step in all lives of its run. `max_rpm` holds for all runs of the process together.
+    The first four hold for the step over all kickoffs of its run, `max_rpm` for all runs of the process together.
     """
 
     kind: str

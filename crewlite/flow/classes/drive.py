@@ -200,7 +200,7 @@ class Drive:
             argument = cause.argument if passes_on else cause.result
             name, trigger = method.step_name, firing.label or cause.firing.method
             arguments = {method.takes: argument} if method.takes else {}
-        feedback = self._feedback  # as it is when the method is asked for, in every life
+        feedback = self._feedback  # as it is when the method is asked for, in every kickoff
         how, begins = method.execution, cause is None  # not `cause` itself, which holds a result
         step = Step(
             kind=kinds.METHOD,

@@ -33,7 +33,7 @@ def check_compacted(folded: Compacted, seq: int, events: Sequence[Event]) -> Non
     if folded["first"] > seq:
         raise ValueError("it ends before it begins")
     if "events" in folded and len(folded["events"]) != len(events):
-        raise ValueError("it has another number of events than it tells the commits of")
+        raise ValueError(f"it has {len(events)} events, and lists the commits of {len(folded['events'])}")
 
 
 def is_numbered(folded: Compacted | None) -> bool:

@@ -66,7 +66,7 @@ class States:
         """The views of the running steps, by address."""
         self._late: list[tuple[weakref.ref[object], Late]] = []
         """The views from outside, each with a weak reference to its holder, which may change the values while it
-        lives."""
+        exists."""
         self._own: list[Operation] = []
         """Changes of the run's own values that the next commit records."""
         self._ended: list[LateChanges] = []
