@@ -52,7 +52,7 @@ class Side:
 
     @property
     def status_text(self) -> str:
-        """The status for people to read: that of a new fork is `not run yet`."""
+        """The status for people to read: that of an unfinished new fork is `not run yet`."""
         return status_text_of(self.status, kicked_off=self.kicked_off)
 
     @property

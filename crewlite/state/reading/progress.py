@@ -23,7 +23,7 @@ def status_of(record: Record) -> RunStatus:
 
 
 def status_text_of(status: RunStatus, *, kicked_off: bool) -> str:
-    """Return a status for people to read: that of a fork which nobody has kicked off is `not run yet`."""
+    """Return a status for people to read: `not run yet` for an unfinished fork that nobody has kicked off."""
     return status if kicked_off or status != "unfinished" else "not run yet"
 
 
