@@ -47,9 +47,19 @@ _CHAT = "models are asked with chat completions, and hear the whole conversation
 _VERTEX = "Vertex AI is a provider of its own"
 _VERTEX_NAME = "LLM('vertex_ai/gemini-...', vertex_project=..., vertex_location=...)"
 _OF_MCP = "tools=[...], which takes tools of an MCP client, such as LangChain's adapters"
+_CAPITALS = "names begin with a small letter; CrewAI ignores this one, too"
 _GIVE_IT = "pass it in inputs, or give the agent a tool that looks it up"
 
 SETTINGS: tuple[Setting, ...] = (
+    *(
+        Setting(of, name, ANY, _CAPITALS, f"{name.lower()}=...", warns=True)
+        for of, name in (
+            ("Agent Crew", "Memory"),
+            ("Agent Crew", "Verbose"),
+            ("Agent Task", "Tools"),
+            ("Crew", "Process"),
+        )
+    ),
     Setting("Agent", "name", ANY, "an agent is known by its role"),
     Setting("Agent Crew", "description", ANY, "the model is not shown it, as in CrewAI"),
     Setting("Agent Crew", "memory", True, _NO_LEARNING, _GIVE_IT, warns=True),

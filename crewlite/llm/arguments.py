@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast, get_args
 
-from crewlite.coming_from.settings import without_accepted
+from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.definitions.keywords import refuse_unknown
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, meant_setting
 from crewlite.llm import keys, library as provided
 from crewlite.llm.base import OFFLINE, ToolProtocol
 from crewlite.texts.wording import what_is
 
+log = logging.getLogger("crewlite.llm")
 _HANDED_ON = frozenset(
     {"additional_drop_params", "allowed_openai_params", "drop_params", "frequency_penalty", "logit_bias", "logprobs"}
     | {"max_completion_tokens", "metadata", "modalities", "n", "num_ctx"}
@@ -24,7 +26,6 @@ _RENAMED = {"guardrail_config": "guardrailConfig", "region_name": "aws_region_na
 _OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
 _PROVIDERS = {"aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "google": "gemini", "litellm": ""}
 """Names of providers in CrewAI, and those of litellm; "" leaves the provider to the name of the model."""
-_EXTRA = "pass arguments of litellm.acompletion in extra={...}"
 
 
 def handed_on(extra: Mapping[str, Any] | None, others: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -89,9 +90,15 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
-    """Raise ConfigError for settings that do not exist or cannot have their value. Only numbers are shown in it."""
-    refuse_unknown("LLM", settings, unknown, otherwise=_EXTRA)
+def check(settings: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the unknown arguments that are passed on to litellm, as CrewAI does: those that are like none of ours.
+
+    Raises ConfigError for any other, and for settings that cannot have their value. Only numbers are shown in it.
+    """
+    unlike = {name: value for name, value in unknown.items() if not _meant(name, settings)}
+    refuse_unknown("LLM", settings, [name for name in unknown if name not in unlike], instead=provided.OWNED)
+    if unlike:
+        log.warning("LLM(%r): no option of LLM, passed on to litellm: %s", settings["model"], ", ".join(sorted(unlike)))
     if settings["max_retries"] is not None and settings["failure_policy"] is not None:
         raise ConfigError("LLM: max_retries and failure_policy both say what follows a failed call; set one of the two")
     for name, (fits, wanted) in _WANTED.items():
@@ -102,6 +109,12 @@ def check(settings: Mapping[str, Any], unknown: Iterable[str]) -> None:
         if name in settings or name in provided.OWNED:
             instead = provided.OWNED.get(name, f"{name}=")
             raise ConfigError(f"LLM: extra holds {name!r}, which crewlite sets itself; use {instead}")
+    return unlike
+
+
+def _meant(name: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether there is anything to say about an unknown argument."""
+    return bool(name in provided.OWNED or why_not(["LLM"], name) or meant_setting(name, settings))
 
 
 def _shown(value: object) -> str:

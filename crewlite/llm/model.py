@@ -80,9 +80,9 @@ class LLM(BaseLLM):
         max_retries: How often a call that failed for now is made again. The nearest failure policy decides on all
             else, and on this too where it is None.
         extra: Any other argument of `litellm.acompletion`, except those that crewlite sets itself. The common ones,
-            such as `presence_penalty`, are taken by name as well; so are `api_base` for base_url, `default_headers`
-            for extra_headers, `max_output_tokens` for max_tokens, `stop_sequences` for stop, and `provider`, or
-            `custom_openai=True`, for that in `model`.
+            such as `presence_penalty`, are taken by name as well, and so is any that is like no other name here, with
+            a warning. `api_base` and `endpoint` are base_url, `default_headers` is extra_headers, `max_output_tokens`
+            is max_tokens, `stop_sequences` is stop, and `provider`, or `custom_openai=True`, is that in `model`.
 
     Raises:
         ConfigError: a setting has a value that it cannot have, or does not exist.
@@ -113,7 +113,7 @@ class LLM(BaseLLM):
         extra: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:
-        base_url = base_url or others.pop("api_base", None) or None
+        base_url = base_url or others.pop("api_base", None) or others.pop("endpoint", None) or None
         extra_headers = extra_headers or others.pop("default_headers", None)
         max_tokens = others.pop("max_output_tokens", None) if max_tokens is None else max_tokens
         if (sequences := others.pop("stop_sequences", None)) and stop:
@@ -121,7 +121,7 @@ class LLM(BaseLLM):
         stop = stop or sequences
         model = full_name(model, others)
         extra, others = handed_on(extra, others)
-        check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, others)
+        others = check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, others)
         super().__init__(model)
         self.base_url = base_url
         self.api_key = keys.checked(api_key)
@@ -137,7 +137,7 @@ class LLM(BaseLLM):
         self.failure_policy = check_policy(failure_policy, "LLM") if max_retries is None else MaxRetries(max_retries)
         self.stream = stream
         self.extra_headers = dict(extra_headers) if extra_headers else None
-        self.extra = dict(extra or {})
+        self.extra = {**(extra or {}), **others}
         if tool_protocol is not None:
             self.tool_protocol = tool_protocol
         self._decided = tool_protocol is not None

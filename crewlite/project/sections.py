@@ -5,6 +5,7 @@ An entry names other parts (`agent: researcher`, `tools: [search]`). The reader 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.project.yaml_file import YamlFile
 from crewlite.task.task import ConditionalTask, Task
 
+log = logging.getLogger("crewlite")
 Make = Callable[[], Any]
 
 
@@ -100,6 +102,17 @@ class Shape:
         """All keys that an entry may have, besides accepted settings of CrewAI."""
         return [name for name in self.makes.model_fields if name != "config"]
 
+    def why_not(self, key: str) -> str:
+        """Return why an entry cannot have a key, if a field or a setting may be meant; "" for one like no other."""
+        classes = [self.makes.__name__]
+        instead, close = why_not(classes, key), meant_setting(key, [*self.keys, *self.references])
+        return f": {instead}" if instead else f"; {close}" if close else ""
+
+    def leaves_out(self, key: str) -> bool:
+        """Return whether a key is like nothing that an entry may have. It has no effect, as in CrewAI."""
+        known = key in self.references or key in self.keys or setting_of([self.makes.__name__], key)
+        return not known and not self.why_not(key)
+
 
 AGENTS = Shape(Agent, "an agent", _OF_AGENTS)
 TASKS = Shape(Task, "a task", _OF_TASKS)
@@ -119,7 +132,7 @@ class Section(dict[str, Any]):
         return {
             key: _thing(self._shape.references[key], value, self._names) if key in self._shape.references else value
             for key, value in self.items()
-            if key not in given and value is not None
+            if key not in given and value is not None and not self._shape.leaves_out(key)
         }
 
 
@@ -165,7 +178,10 @@ def _problems(shape: Shape, file: YamlFile, names: Names, all_given: bool) -> It
             elif key in shape.keys:
                 plain[key] = value
             elif problem := _unknown(key, value, name, shape):
-                yield line, problem
+                if shape.leaves_out(key):
+                    log.warning("%s, line %d: %s; it is left out", file.path, line, problem)
+                else:
+                    yield line, problem
         for key, message in shape.makes.problems_in(plain, all_given=all_given and shape is not CREWS):
             if key in shape.references and key in fields:  # left out of the check
                 continue
@@ -181,13 +197,10 @@ def _located(key: str, name: str, message: str) -> str:
 
 
 def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:
-    classes = [shape.makes.__name__]
-    setting = setting_of(classes, key)
+    setting = setting_of([shape.makes.__name__], key)
     if setting and setting.accepts(value):
         return None
-    instead, close = why_not(classes, key), meant_setting(key, [*shape.keys, *shape.references])
-    hint = f": {instead}" if instead else f"; {close}" if close else f"; it has {', '.join(shape.keys)}"
-    return f"{name} has the key {key!r}, which {shape.noun} does not have{hint}"
+    return f"{name} has the key {key!r}, which {shape.noun} does not have{shape.why_not(key)}"
 
 
 def _misnamed(key: str, value: object, name: str, shape: Shape, names: Names) -> Iterator[str]:

@@ -53,6 +53,17 @@ def test_no_setting_is_listed_twice():
     assert len(listed) == len(set(listed))
 
 
+def test_a_name_with_a_capital_has_no_effect_as_in_crewai_and_is_logged(caplog):
+    made(Crew, Process="hierarchical", Verbose=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Crew: {name} has no effect: names begin with a small letter; CrewAI ignores this one, too; "
+        f"instead: {name.lower()}=..."
+        for name in ("Process", "Verbose")
+    ]
+    with pytest.raises(ConfigError, match="it has no field 'Checkpoint'; did you mean 'checkpoint'"):
+        made(Crew, Checkpoint=True)
+
+
 def test_a_setting_that_asks_for_something_and_does_nothing_is_logged(caplog):
     made(Agent, allow_code_execution=True)
     made(Task, dependencies=[made(Task)])

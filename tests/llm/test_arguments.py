@@ -97,10 +97,18 @@ def test_arguments_that_litellm_takes_are_handed_on_by_name():
     assert llm.extra == {"top_k": 4, "presence_penalty": 0.5, "aws_region_name": "eu"}
     with pytest.raises(ConfigError, match="LLM has no option 'temprature' .did you mean 'temperature'"):
         LLM("openai/m", temprature=1)
-    with pytest.raises(ConfigError, match="LLM has no option 'foo' .*extra="):
-        LLM("openai/m", foo=1)
     with pytest.raises(ConfigError, match="LLM: extra is a"):
         LLM("openai/m", extra="x", presence_penalty=1)
+
+
+def test_an_argument_like_no_other_is_passed_on_with_a_warning(serve, caplog):
+    server = serve(reply(chat("At noon.")))
+    llm = LLM("openai/m", foo=1, endpoint=server.base_url, api_key="k")
+    assert llm.call("When?") == "At noon."
+    assert server.requests[0].body["foo"] == 1
+    assert "LLM('openai/m'): no option of LLM, passed on to litellm: foo" in caplog.text
+    with pytest.raises(ConfigError, match=r"LLM has no option 'tools' .Agent.tools=\.\.\."):
+        LLM("openai/m", tools=[])
 
 
 def test_arguments_of_single_services_in_crewai_mean_the_same():

@@ -7,9 +7,9 @@ from textwrap import dedent
 
 import pytest
 
-from crewlite import Agent, Crew, ToolCall, tool
+from crewlite import Agent, Crew, Task, ToolCall, tool
 from crewlite.errors import ConfigError
-from crewlite.project import CrewBase, agent
+from crewlite.project import CrewBase, agent, task
 from crewlite.testing import ScriptedLLM
 
 
@@ -102,13 +102,36 @@ def test_all_mistakes_of_both_files_are_told_at_once():
         ("clerk:\n  role: r\n  goal: g\n  max_iter: 0\n", 4, "max_iter of clerk is 0; wanted a number greater than"),
         ("clerk:\n  role: r\n  goal: g\n  max_rpm: true\n", 4, "max_rpm of clerk is True; wanted a number"),
         ("clerk:\n  role: r\n  goal: g\n  llm: [x]\n", 4, "llm of clerk is ['x']; wanted a name"),
-        ("clerk:\n  role: r\n  goal: g\n  config: {}\n", 4, "clerk has the key 'config'"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(text, line, what):
     message = told(text)
     assert f"agents.yaml, line {line}: {what}" in message
     assert "tasks.yaml" not in message or "invalid YAML" not in message, "what follows from it is not told"
+
+
+def test_a_key_like_no_other_is_left_out_with_a_warning(caplog):
+    write("agents.yaml", GOOD_AGENTS + "  config: {}\n")
+    write("tasks.yaml", GOOD_TASKS + "  llm: someone\n      search_query: tides\n")
+
+    @CrewBase
+    class Office:
+        agents_config, tasks_config = str(Path("agents.yaml").resolve()), str(Path("tasks.yaml").resolve())
+
+        @agent
+        def clerk(self):
+            return Agent(config=self.agents_config["clerk"])
+
+        @task
+        def answer(self):
+            return Task(config=self.tasks_config["answer"])
+
+    for made in (Crew.from_yaml("agents.yaml", "tasks.yaml"), Crew(agents=Office().agents, tasks=Office().tasks)):
+        assert made.with_(llm="offline").kickoff({"question": "When?"}).tasks_output[0].agent == "Clerk"
+    assert (
+        "agents.yaml, line 4: clerk has the key 'config', which an agent does not have; it is left out" in caplog.text
+    )
+    assert "tasks.yaml, line 6: answer has the key 'search_query', which a task does not have" in caplog.text
 
 
 def test_a_file_that_is_not_there_or_no_text_is_told():
