@@ -20,6 +20,8 @@ from crewlite.texts.wording import what_is
 from crewlite.tools.toolbox import as_tools
 
 C = TypeVar("C", bound=Crew)
+_PASSED = ("tool", "llm", "callback", "output")
+"""The kinds of objects that are passed. Agents and tasks are the files' own entries."""
 PathText = str | os.PathLike[str]
 
 
@@ -46,8 +48,7 @@ class Parts:
     def __init__(self, owner: str, passed: Mapping[str, Any]) -> None:
         self.owner = owner
         self.makers: dict[str, dict[str, Make]] = {
-            kind: {name: partial(same, value) for name, value in passed.items()}
-            for kind in ("tool", "llm", "callback", "output")
+            kind: {name: partial(same, value) for name, value in passed.items()} for kind in _PASSED
         }
         self._made: dict[tuple[type[Any], str], Any] = {}
 
@@ -57,7 +58,7 @@ class Parts:
 
     def advice(self, kind: str, name: str) -> str:
         """Return how to pass an object. See Names."""
-        return "" if kind in {"agent", "task"} else f"Pass it: {self.owner}(..., bind={{{name!r}: ...}})"
+        return "" if kind not in _PASSED else f"Pass it: {self.owner}(..., bind={{{name!r}: ...}})"
 
     def once(self, cls: type[Any], name: str, section: Mapping[str, Any]) -> Any:
         """Return the agent or task of an entry. The first call builds it. Raises ConfigError for a circular context."""
