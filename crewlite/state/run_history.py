@@ -175,7 +175,7 @@ class RunHistory:
 
     @property
     def status_text(self) -> str:
-        """The status for people: `at work` while a process runs the branch, `not run yet` for an unfinished new fork."""
+        """The status, for people: `at work` while a process runs it, `not run yet` for a new unfinished fork."""
         return "at work" if self.at_work else status_text_of(self.status, kicked_off=self.kicked_off)
 
     @property
