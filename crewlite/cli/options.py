@@ -127,7 +127,7 @@ def pairs(
             continue
         try:
             found[name] = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise click.UsageError(f"{option} {word!r}: the text after := is no JSON ({error})") from error
     return found
 

@@ -222,7 +222,7 @@ def _inputs(file: IO[str] | None, words: Sequence[str]) -> dict[str, Any]:
         return given
     try:
         read = json.load(file)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"--inputs-file: {file.name} is no JSON ({error})") from error
     if not isinstance(read, dict):
         raise click.UsageError(

@@ -15,6 +15,7 @@ from typing import Any
 
 from crewlite.errors import ConfigError, meant
 from crewlite.lazy import lazy
+from crewlite.texts.wording import cut
 
 yaml = lazy("yaml")
 _TEXT_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -80,6 +81,9 @@ def _read(folder: Path, found: YamlFile, into: Callable[[_Reading, Any], None]) 
         found.broken = True
         line, character = text.count("\n", 0, error.position) + 1, text[error.position]
         found.problems.append((line, f"invalid YAML: it holds the character {character!r}, which is not allowed"))
+    except RecursionError:
+        found.broken = True
+        found.problems.append((1, "it is nested too deeply to be read"))
     except yaml.YAMLError as error:
         found.broken = True
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -178,12 +182,19 @@ class _Reading:
             self._loader.flatten_mapping(node)
             value = {str(key.value): self._value(item) for key, item in node.value}
         else:
-            value = self._loader.construct_object(node)
+            value = self._scalar(node)
             if isinstance(value, str):  # JSON writes a character beyond U+FFFF as a pair of escapes
                 value = value.strip().encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         self._open.discard(id(node))
         self._values[id(node)] = value
         return value
+
+    def _scalar(self, node: Any) -> Any:
+        try:
+            return self._loader.construct_object(node)
+        except ValueError as error:  # 2026-02-30, or a number of thousands of digits
+            self._problem(node, f"{cut(node.value, 40)} is no {node.tag.rpartition(':')[2]}: {error}")
+            return node.value
 
     def _problem(self, node: Any, what: str) -> None:
         self._file.problems.append((node.start_mark.line + 1, what))

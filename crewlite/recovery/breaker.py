@@ -179,7 +179,7 @@ class Circuit:
     @classmethod
     def of(cls, data: bytes | None) -> Self:
         """Read a circuit from its data. If the data cannot be read, the circuit is closed."""
-        with contextlib.suppress(ValueError, TypeError, AttributeError):
+        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
             given = json.loads((data or b"{}").decode())
             failures, opened = map(float, given.get("failures", ())), given.get("opened")
             probe, probed = str(given.get("probe", "")), float(given.get("probed", 0.0))

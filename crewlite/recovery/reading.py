@@ -51,7 +51,7 @@ def loaded(source: str | os.PathLike[str]) -> Any:
     try:
         node = yaml.compose(text, yaml.SafeLoader)
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also for 2026-02-30, and for many levels
         raise ConfigError(f"{where} is not valid YAML: {' '.join(str(error).split())}") from None
     if data is None:
         raise ConfigError(f"{where} is empty; wanted settings, such as `TIMEOUT: retry`, one a line")

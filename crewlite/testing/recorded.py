@@ -227,7 +227,7 @@ def _split(data: bytes) -> tuple[list[bytes], int]:
         return lines, len(data)
     try:
         json.loads(last)
-    except ValueError:
+    except (ValueError, RecursionError):
         return lines, len(data) - len(last)
     return [*lines, last], len(data)
 

@@ -240,7 +240,10 @@ class Field:
     """Why it cannot be edited here; "" if it can."""
 
     def word(self, text: str) -> list[str]:
-        """Return the words of the command line that set another value. Raises ValueError for text that is no JSON."""
+        """Return the words of the command line that set another value. Raises ValueError for text that is no JSON.
+
+        RecursionError for text that is nested too deeply.
+        """
         if self.option == "--message":
             return [f"--message={text}"]
         if self.is_json:

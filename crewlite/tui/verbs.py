@@ -130,7 +130,7 @@ class View(Browser):
         edits = [edit for editor in self._editors(shown) for edit in editor.edits()]
         try:
             words = tuple(word for field, text in edits for word in field.word(text))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return self.notify(f"the edit is no JSON: {error}", severity="error", markup=False)
         place = shown.place
         where = _name(place)

@@ -58,7 +58,7 @@ def typed(text: str, schema: Any) -> Any:
         return text
     if _takes_yes_or_no(schema) and (said := _YES_OR_NO.get(text.strip().lower())) is not None:
         return said
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text)
     return text
 
