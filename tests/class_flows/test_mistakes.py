@@ -392,3 +392,17 @@ def test_a_result_that_contains_itself_is_not_recorded_and_the_flow_goes_on(memo
     assert Circular().kickoff() == "done"
     assert "method:begin" in caplog.text
     assert "contains itself" in caplog.text
+
+
+@pytest.mark.parametrize("named", ["the method", "its name", "a condition of both"])
+def test_a_start_without_parentheses_is_told_also_where_others_listen_to_it(named):
+    with pytest.raises(ConfigError, match=r"Greeting\.hello: write @start\(\), with parentheses"):
+
+        class Greeting(Flow):
+            @start
+            def hello(self):
+                return "Hello"
+
+            @listen({"the method": hello, "its name": "hello", "a condition of both": or_(hello, "other")}[named])
+            def answer(self):
+                return "Hello to you"

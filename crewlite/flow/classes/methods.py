@@ -135,6 +135,11 @@ class Decorator:
     emit: frozenset[str] | None
     options: CallOptions
 
+    @property
+    def __name__(self) -> str:
+        """Without parentheses it is given the function, which other methods name until the graph is checked."""
+        return self.condition.name if self.condition else self.of
+
     def __call__(self, func: Callable[P, R]) -> FlowMethod[P, R]:
         """Build the method of a flow from a function."""
         method = FlowMethod.of(func, f"@{self.of}", self.options)
