@@ -35,7 +35,7 @@ fast: $(READY)
 oldest:
 	$(PYTHON) -m venv .venv-oldest
 	$(PYTHON) tests/oldest.py > .venv-oldest/oldest.txt
-	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-oldest/oldest.txt --editable '.[tui,test]'
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-oldest/oldest.txt --editable '.[pdf,tui,test]'
 	.venv-oldest/bin/python -m pytest $(SPREAD) -m "not soak and not slow" --deselect tests/docs/test_catalogue.py
 
 check: $(READY)

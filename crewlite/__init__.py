@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from crewlite.agent.output import LiteAgentOutput as LiteAgentOutput
     from crewlite.attempt_hooks import AttemptInfo as AttemptInfo, around as around
     from crewlite.concurrency.own_threads import bound as bound
-    from crewlite.crew.crew import Crew as Crew, Process as Process
+    from crewlite.crew.crew import Crew as Crew
     from crewlite.crew.output import CrewOutput as CrewOutput
+    from crewlite.crew.process import Process as Process
     from crewlite.durable import idempotency_key as idempotency_key
     from crewlite.encoding.codec import register as register
     from crewlite.events.event_bus import event_bus as event_bus
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from crewlite.flow.classes.conditions import and_ as and_, or_ as or_
     from crewlite.flow.classes.methods import listen as listen, router as router, start as start
     from crewlite.flow.steps import step as step
+    from crewlite.knowledge.knowledge import Knowledge as Knowledge
     from crewlite.llm.base import BaseLLM as BaseLLM, LLMReply as LLMReply, ToolCall as ToolCall
     from crewlite.llm.model import LLM as LLM
     from crewlite.recovery import FailurePolicy as FailurePolicy
@@ -53,12 +55,14 @@ _NAMES = {
     "agent.output": "LiteAgentOutput",
     "attempt_hooks": "AttemptInfo around",
     "concurrency.own_threads": "bound",
-    "crew.crew": "Crew Process",
+    "crew.crew": "Crew",
     "crew.output": "CrewOutput",
+    "crew.process": "Process",
     "durable": "idempotency_key",
     "encoding.codec": "register",
     "events.event_bus": "event_bus",
     "flow": "Flow and_ listen or_ router start step",
+    "knowledge.knowledge": "Knowledge",
     "llm.base": "BaseLLM LLMReply ToolCall",
     "llm.model": "LLM",
     "recovery": "FailurePolicy",

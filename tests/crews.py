@@ -14,6 +14,7 @@ from typing import Any
 
 from crewlite import Agent, ConditionalTask, Crew, Process, Task, TaskOutput, ToolCall, tool
 from crewlite.errors import ContextOverflow, LLMRejected
+from crewlite.knowledge import FileKnowledgeSource, KnowledgeConfig, StringKnowledgeSource
 from crewlite.project import CrewBase, after_kickoff, agent as agent_of, before_kickoff, crew, task as task_of
 from crewlite.recovery import DEFAULT
 from crewlite.testing import ScriptedLLM
@@ -239,6 +240,22 @@ def filed(**fields: Any) -> Crew:
     return Crew(tasks=made, **fields)
 
 
+def informed(**fields: Any) -> Crew:
+    """Agents that know texts, and one that asks a coworker who knows more."""
+
+    def reply(messages: Any) -> str:
+        return f"shown: {str(messages[-1]['content'])[-80:]}"
+
+    Path("handbook.md").write_text("\n".join(f"Rule {n}: the fee of {n} euros." for n in range(50)))
+    book = FileKnowledgeSource(file_paths="handbook.md", chunk_size=60, chunk_overlap=5)
+    helper = Agent(role="Researcher", goal="g", llm=ScriptedLLM(reply), knowledge_sources=[book])
+    boss = Agent(role="Lead", goal="g", llm=ScriptedLLM(lead), allow_delegation=True)
+    made = [Task(**task("a", None, agent=boss)), Task(**task("fee of 7 euros", None, agent=helper))]
+    known = StringKnowledgeSource(content="About tides: high water at noon.")
+    config = KnowledgeConfig(results_limit=2)
+    return Crew(agents=[boss, helper], tasks=made, knowledge_sources=[known], knowledge_config=config, **fields)
+
+
 def reasoned(**fields: Any) -> Crew:
     """Agents that plan: one before its work, the other step by step. It refines its plan, makes another and ends early."""
 
@@ -380,7 +397,7 @@ CREWS: dict[str, Callable[..., Crew]] = {
     for made in (
         *(sequential, structured, side_by_side, conditional, delegating, hierarchical, managed, planned, called_back),
         *(guarded, approved, approving, reviewed, used_up, limited, filed, reasoned, summarised, tried_again, told),
-        of_a_class,
+        *(informed, of_a_class),
     )
 }
 KICKOFFS: dict[str, dict[str, Any]] = {name: {"inputs": INPUTS} for name in CREWS}

@@ -10,7 +10,8 @@ import tomllib
 from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+extras = project["optional-dependencies"]
 
 if __name__ == "__main__":
-    for wanted in [*project["dependencies"], *project["optional-dependencies"]["tui"]]:
+    for wanted in [*project["dependencies"], *extras["pdf"], *extras["tui"]]:
         print(re.sub(r">=([\d.]+).*", r"==\1", wanted))

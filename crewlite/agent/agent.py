@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import BaseModel, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
@@ -24,6 +25,8 @@ from crewlite.definitions.prompts_by_path import by_part
 from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError, meant
 from crewlite.kinds import Kind
+from crewlite.knowledge.knowledge import Knowledge, KnowledgeConfig, as_config, sources_of
+from crewlite.knowledge.sources import KnowledgeSource, as_sources
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, Message, with_fallbacks
 from crewlite.llm.models import ChatModel, as_model
@@ -135,6 +138,14 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     Coworkers are reached by allow_delegation, whatever stands here."""
     allow_delegation: bool = Field(default=False, strict=True)
     """In a crew, it may have the other agents work for it, or ask them. Each has its own tools alone."""
+    knowledge_sources: Takes[Sequence[KnowledgeSource | str | Path], FrozenList[KnowledgeSource]] = left_out(
+        FrozenList()
+    )
+    """What it knows: sources, or paths of files. Each task and message is given the passages that fit it."""
+    knowledge: Knowledge | None = None
+    """Sources as one object, beside those in knowledge_sources."""
+    knowledge_config: Takes[KnowledgeConfig | Mapping[str, Any] | None, Mapping[str, Any] | None] = left_out(None)
+    """How many passages it is given, `KnowledgeConfig(results_limit=5)`: of its own sources, and of its crew's."""
     step_callback: Callable[..., Any] | None = None
     """Called with an AgentAction for each call of a tool and an AgentFinish for the answer; recorded. May be async.
     None takes the crew's."""
@@ -161,6 +172,8 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     _llm = field_validator("llm", mode="before")(as_model)
     _names = field_validator("allowed_tools", mode="before")(as_names)
     _guardrail = field_validator("guardrail", mode="before")(as_guardrail)
+    _sources = field_validator("knowledge_sources", mode="before")(as_sources)
+    _knows = field_validator("knowledge_config", mode="before")(as_config)
 
     @model_validator(mode="after")
     def _knows_what_it_allows(self) -> Agent:
@@ -338,4 +351,4 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         """Return the live objects whose fields are searched for secrets, the agent itself first."""
         own = (self.llm, *models_of(self.guardrails))
         models = (part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm))
-        return (self, *models, *self.tools)
+        return (self, *models, *self.tools, *sources_of(self))

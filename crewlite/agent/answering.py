@@ -9,6 +9,7 @@ from typing import Any
 from crewlite import durable, events, kinds
 from crewlite.agent.guarding import Guard, accepted
 from crewlite.agent.guardrail import rule_of
+from crewlite.agent.knowing import announce, asked_about, asked_last, digests, showing
 from crewlite.agent.loop import Answer
 from crewlite.agent.opening import opened, refused
 from crewlite.agent.output import LiteAgentOutput
@@ -41,17 +42,23 @@ def answering(
     """
     agent = persona.agent
     opening = partial(opened, persona, shape=shape, title=f"agent {persona.role}", say=wanted(shape), began=began)
-    job = opening(messages)
+    passages = persona.known.passages(asked_last(messages))
+    said = showing(messages, passages)
+    job = opening(said)
     chain = [Guard(one, agent.guardrail_max_retries, job.title) for one in agent.guardrails]
-    guarded = [{"guardrails": [rule_of(one) for one in agent.guardrails]}] if chain else []
+    more_asked: dict[str, Any] = {"guardrails": [rule_of(one) for one in agent.guardrails]} if chain else {}
+    more_asked |= {"knowledge": asked_about(passages)} if passages else {}
+    who = [persona.role, persona.goal, persona.backstory]
 
     def output(answer: Answer) -> LiteAgentOutput:
         return LiteAgentOutput(raw=answer.text, pydantic=answer.value, agent_role=persona.role, **more)
 
     async def act() -> LiteAgentOutput:
         recovery = durable.scope().recovery()
-        now = opening(messages, recovery=recovery) if recovery else job
+        now = opening(said, recovery=recovery) if recovery else job
         talk = list(now.messages)
+        if persona.known:
+            await announce(agent, persona.role, asked_last(messages), passages, None)
         if agent.plans:
             await prepare(now, talk)
         return output(await accepted(now, talk, chain, output))
@@ -64,7 +71,7 @@ def answering(
         kind=kinds.AGENT,
         name=name or persona.role,
         work=act,
-        question=[persona.role, persona.goal, persona.backstory, messages, shape.schema if shape else None, *guarded],
+        question=[*who, messages, shape.schema if shape else None, *([more_asked] if more_asked else [])],
         voice=Voice(
             agent,
             _EVENTS,
@@ -80,5 +87,5 @@ def answering(
         inherits=True,
         child_policy=agent.failure_policy,
         refuses=partial(refused, job.tools),
-        texts={"goal": persona.goal, "backstory": persona.backstory},
+        texts={"goal": persona.goal, "backstory": persona.backstory, **digests(passages)},
     )

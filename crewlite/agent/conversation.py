@@ -36,7 +36,7 @@ _lock = lock()
 
 WHO = "agent"
 """The key in the provenance of an answer under which a digest of the agent and the response format is recorded. For the
-first turn, the messages are part of the digest."""
+first turn, and for every turn of an agent with knowledge, the messages are part of the digest."""
 
 
 def message_at(number: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from crewlite.agent.agent import Agent
 from crewlite.agent.input_files import FILES, as_files
+from crewlite.agent.knowing import NOTHING, Known
 from crewlite.budget import Budget
 from crewlite.llm.base import BaseLLM
 from crewlite.texts import templates
@@ -21,6 +22,8 @@ class Worker:
     llm: BaseLLM
     budget: Budget
     """That of the agent, which is the same for all its tasks."""
+    known: Known
+    """What the agent and its crew know."""
     step_callback: Callable[[Any], Any] | None = None
     suggestions: tuple[str, ...] = ()
     """What the agent has learned in a training. It is added to the backstory, so it is part of what each task asks."""
@@ -35,6 +38,7 @@ class Persona:
     role: str
     goal: str
     backstory: str
+    known: Known = NOTHING
     step_callback: Callable[[Any], Any] | None = None
 
 
@@ -56,7 +60,7 @@ class Filling:
             agent, where = worker.agent, f"Agent {worker.agent.role!r}"
             backstory, role, goal = (self.text(text, where) for text in (agent.backstory, agent.role, agent.goal))
             taught = _taught(backstory, worker.suggestions)
-            self._personas[worker] = Persona(agent, worker.llm, role, goal, taught, worker.step_callback)
+            self._personas[worker] = Persona(agent, worker.llm, role, goal, taught, worker.known, worker.step_callback)
         return self._personas[worker]
 
 

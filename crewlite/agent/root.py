@@ -15,6 +15,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.answering import answering
 from crewlite.agent.conversation import WHO, Conversation, message_step, turn_at
 from crewlite.agent.input_files import InputFile, check
+from crewlite.agent.knowing import Known
 from crewlite.agent.messages import as_conversation
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
@@ -64,6 +65,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         self._began: datetime | None = None
         self._agent, self._llm = agent, resolve_llm([agent.llm], agent=agent.role)
         self._shape = Shape(response_format) if response_format else None
+        self._known = Known(agent)
         self.secret_sources += (self._llm,)
         self.asks_approval = any(tool.requires_approval for tool in agent.may_use(agent.tools))
         self.verbose = agent.verbose
@@ -110,15 +112,15 @@ class AgentRoot(Root[LiteAgentOutput]):
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
         """Compare what the recorded answer was asked with what the kickoff asks, for the turn that it asks for."""
         if self.address:
-            asked = codec.digest([self.kind, self._step(self._messages, self._shape).question])
-            same = record.outcomes[self.address].provenance.get(WHO) in (self._who, asked)
+            who = record.outcomes[self.address].provenance.get(WHO)
+            same = who == self._asked(self._messages, self._shape) or (not self._known and who == self._who)
             return Comparison(() if same else (Drifted(self.address, {}, {}),))
-        texts = {"goal": self._agent.goal, "backstory": self._agent.backstory}
-        recorded = definition_at(record, "").get("agent", {})
+        asked = self._step(self._messages or as_conversation(inputs["messages"]), self._shape)
+        texts, recorded = asked.texts or {}, definition_at(record, "").get("agent", {})
         found = drifted(
             record,
             "",
-            codec.digest(["agent", self.question(inputs)]),
+            codec.digest([self.kind, asked.question]),
             texts,
             lambda: {name: str(recorded[name]) for name in texts if name in recorded},
         )
@@ -183,7 +185,7 @@ class AgentRoot(Root[LiteAgentOutput]):
             work=act,
             question=conversation.question(number),
             voice=Voice.plain(self._agent, kinds.TURN),
-            provenance={WHO: self._who},
+            provenance={WHO: self._asked(own, shape) if self._known else self._who},
             address=turn_at(number),
             drift="rerun",
             timeout=None,
@@ -192,8 +194,13 @@ class AgentRoot(Root[LiteAgentOutput]):
 
     def _step(self, messages: list[Message], shape: Shape | None, **more: Any) -> Step[LiteAgentOutput]:
         agent = self._agent
-        persona = Persona(agent, self._llm, agent.role, agent.goal, agent.backstory, agent.step_callback)
+        texts = agent.role, agent.goal, agent.backstory
+        persona = Persona(agent, self._llm, *texts, self._known, agent.step_callback)
         return answering(persona, messages, shape, began=self._began, **more)
+
+    def _asked(self, messages: list[Message], shape: Shape | None) -> str:
+        """Return a digest of what the agent is asked with these messages, and of what it knows about them."""
+        return codec.digest([self.kind, self._step(messages, shape).question])
 
     @cached_property
     def _who(self) -> str:

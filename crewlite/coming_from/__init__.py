@@ -15,7 +15,10 @@ SETTINGS_PAGE = "docs/crewai-names.md"
 """The page with the table of settings."""
 VERBS_PAGE = "docs/coming-from.md"
 """The page about other frameworks."""
-_PACKAGES = ("crewlite", "crewlite.project", "crewlite.flow", "crewlite.tools", "crewlite.state", "crewlite.events")
+_PACKAGES = (
+    *("crewlite", "crewlite.project", "crewlite.flow", "crewlite.tools", "crewlite.knowledge", "crewlite.state"),
+    "crewlite.events",
+)
 """Where names of CrewAI are that crewlite has, too."""
 _OF_EVERY_RESULT = ("raw", "pydantic", "token_usage", "own_usage", "run_id", "drifted", "durability")
 _OF_RESULTS = {

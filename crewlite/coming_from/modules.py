@@ -14,6 +14,16 @@ from typing import Any, cast
 from crewlite.coming_from import PAGE, missing_import
 
 _EVENTS = {"*": "crewlite.events"}
+_FILES = "crewlite.knowledge.sources:FileKnowledgeSource"
+_SOURCES = {
+    "BaseFileKnowledgeSource": _FILES,
+    "BaseKnowledgeSource": "crewlite.knowledge.sources:KnowledgeSource",
+    "CSVKnowledgeSource": _FILES,
+    "JSONKnowledgeSource": _FILES,
+    "PDFKnowledgeSource": _FILES,
+    "StringKnowledgeSource": "crewlite.knowledge.sources",
+    "TextFileKnowledgeSource": _FILES,
+}
 _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.agent.planning_config": {"PlanningConfig": "crewlite.agent.agent"},
     "crewlite.agents": {"AgentAction": "crewlite.agent.steps", "AgentFinish": "crewlite.agent.steps"},
@@ -24,6 +34,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.crews.crew_output": {"CrewOutput": "crewlite.crew.output"},
     "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
+    "crewlite.events.types.knowledge_events": {"*": "crewlite.events.types.agent_events"},
     "crewlite.events.types.llm_guardrail_events": {"*": "crewlite.events.types.guardrail_events"},
     "crewlite.events.types.observation_events": {"*": "crewlite.events.types.reasoning_events"},
     "crewlite.events.types.system_events": {"*": "crewlite.events.types.signal_events"},
@@ -38,11 +49,20 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.flow.persistence.decorators": {"persist": "crewlite.flow"},
     "crewlite.flow.persistence.sqlite": {"SQLiteFlowPersistence": "crewlite.flow.classes.persisting"},
     "crewlite.flow.human_feedback": {"HumanFeedbackResult": "crewlite.flow", "human_feedback": "crewlite.flow"},
+    "crewlite.knowledge.knowledge_config": {"KnowledgeConfig": "crewlite.knowledge.knowledge"},
+    "crewlite.knowledge.source": _SOURCES,
+    "crewlite.knowledge.source.base_knowledge_source": _SOURCES,
+    "crewlite.knowledge.source.base_file_knowledge_source": _SOURCES,
+    "crewlite.knowledge.source.csv_knowledge_source": _SOURCES,
+    "crewlite.knowledge.source.json_knowledge_source": _SOURCES,
+    "crewlite.knowledge.source.pdf_knowledge_source": _SOURCES,
+    "crewlite.knowledge.source.string_knowledge_source": _SOURCES,
+    "crewlite.knowledge.source.text_file_knowledge_source": _SOURCES,
     "crewlite.lite_agent": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.lite_agent_output": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.llms": {"BaseLLM": "crewlite.llm.base"},
     "crewlite.llms.base_llm": {"BaseLLM": "crewlite.llm.base"},
-    "crewlite.process": {"Process": "crewlite.crew.crew"},
+    "crewlite.process": {"Process": "crewlite.crew.process"},
     "crewlite.project.annotations": {"*": "crewlite.project"},
     "crewlite.project.crew_base": {"CrewBase": "crewlite.project"},
     "crewlite.state.checkpoint_config": {"CheckpointConfig": "crewlite.state.config"},

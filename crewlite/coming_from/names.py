@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_KNOWN = "what a run should know goes into its inputs, or is looked up by a tool"
+_KNOWN = "what a run should remember goes into its inputs, or is looked up by a tool"
+_SEARCHED = "passages of knowledge are found by their words, without a store: Agent(knowledge_sources=[...])"
+_QUERY = "what is found for a text: Knowledge(sources=[...]).query(text)"
+_LOADS = "a subclass of KnowledgeSource returns the texts of other files from load_content"
 _FEEDBACK = "a run without a terminal waits by itself: kickoff(answers=...) answers it"
 _FAILURE = "a tool that cannot do its work raises an error, which the model is told; BaseTool(failure_policy=...)"
 _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
@@ -55,7 +58,13 @@ IMPORTS = _by_name(
         _FEEDBACK: "HumanFeedbackPending HumanFeedbackProvider PendingFeedbackContext ConsoleProvider InputProvider "
         "InputResponse HumanFeedbackCollapseError",
         _CHAT: "AgentMessage ChatState Conversation RouterConfig",
-        _KNOWN: "Knowledge Memory",
+        _KNOWN: "Memory",
+        _SEARCHED: "KnowledgeStorage BaseKnowledgeStorage",
+        "no model words the query: KnowledgeRetrievalCompletedEvent has it": (
+            "KnowledgeEventBase KnowledgeQuery KnowledgeSearchQuery"
+        ),
+        f"save the sheet as CSV, or {_LOADS}": "ExcelKnowledgeSource",
+        _LOADS: "CrewDoclingSource",
         _MCP: "MCP",
         _SKILLS: "Skill",
         "a tool asks the other agent": "A2A",
@@ -119,7 +128,10 @@ MODULES = _by_name(
         "events: from crewlite.events import EventType": "events.event_types",
         _STREAM: "events.stream_context",
         _HOOKS: "events.types.hook_events hooks llms.hooks",
-        _KNOWN: "events.types.knowledge_events events.types.memory_events knowledge memory rag tools.memory_tools",
+        _KNOWN: "events.types.memory_events memory tools.memory_tools",
+        _SEARCHED: "knowledge.storage knowledge.utils rag",
+        f"save the sheet as CSV, or {_LOADS}": "knowledge.source.excel_knowledge_source",
+        _LOADS: "knowledge.source.crew_docling_source knowledge.source.utils",
         _MCP: "events.types.mcp_events mcp tools.mcp_native_tool tools.mcp_tool_wrapper",
         _SKILLS: "events.types.skill_events flow.skill skills",
         "progress is shown with verbose=True": "events.utils",
@@ -187,7 +199,9 @@ _MEMBERS: dict[str, dict[str, str]] = {
         "crew.usage_metrics after a kickoff, or token_usage of its result": "calculate_usage_metrics",
         "the events of a run: History(location).run(run_id).events()": "execution_logs",
         "the outputs of tasks: result.tasks_output": "task_execution_output_json_files",
-        _KNOWN: "query_knowledge aquery_knowledge create_crew_knowledge create_crew_memory reset_knowledge",
+        _KNOWN: "create_crew_memory",
+        _SEARCHED: "create_crew_knowledge reset_knowledge",
+        _QUERY: "query_knowledge aquery_knowledge",
         "there is no memory, so there is nothing to reset": "reset_memories",
         _CHECKPOINTS: "execution_context checkpoint_inputs checkpoint_train checkpoint_kickoff_event_id",
         _INSIDE: "entity_type",
@@ -214,7 +228,8 @@ _MEMBERS: dict[str, dict[str, str]] = {
         "a crew gives an agent what it needs when it is kicked off": (
             "tools_handler set_cache_handler set_rpm_controller crew adapted_agent"
         ),
-        _KNOWN: "knowledge_storage set_knowledge agent_knowledge_context crew_knowledge_context knowledge_search_query",
+        _SEARCHED: "knowledge_storage set_knowledge knowledge_search_query",
+        _QUERY: "agent_knowledge_context crew_knowledge_context",
         _DELEGATING: "get_delegation_tools",
         _SKILLS: "get_platform_tools get_mcp_tools set_skills get_code_execution_tools",
         "Agent(multimodal=True) looks at pictures": "get_multimodal_tools",

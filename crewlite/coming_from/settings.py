@@ -48,6 +48,7 @@ _VERTEX = "Vertex AI is a provider of its own"
 _VERTEX_NAME = "LLM('vertex_ai/gemini-...', vertex_project=..., vertex_location=...)"
 _OF_MCP = "tools=[...], which takes tools of an MCP client, such as LangChain's adapters"
 _CAPITALS = "names begin with a small letter; CrewAI ignores this one, too"
+_BY_WORDS = "passages of knowledge are found by their words, which needs no model and no store"
 _GIVE_IT = "pass it in inputs, or give the agent a tool that looks it up"
 
 SETTINGS: tuple[Setting, ...] = (
@@ -68,11 +69,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("Crew", "entity_memory", None, _NO_LEARNING, _GIVE_IT),
     Setting("Crew", "external_memory", None, _NO_LEARNING, _GIVE_IT),
     Setting("Crew", "memory_config", None, _NO_LEARNING, _GIVE_IT),
-    Setting("Agent Crew", "knowledge", None, _NO_LEARNING, _GIVE_IT),
-    Setting("Agent Crew", "knowledge_sources", None, _NO_LEARNING, _GIVE_IT),
-    Setting("Agent Crew", "knowledge_config", ANY, "it says how to search knowledge"),
-    Setting("Agent Crew", "embedder", ANY, "it serves memory and knowledge"),
-    Setting("Agent", "embedder_config", ANY, "it serves memory and knowledge"),
+    Setting("Agent Crew Knowledge", "embedder", ANY, _BY_WORDS, warns=True),
+    Setting("Agent", "embedder_config", ANY, _BY_WORDS, warns=True),
+    Setting("KnowledgeConfig", "score_threshold", ANY, _BY_WORDS, "KnowledgeConfig(results_limit=...)", warns=True),
+    Setting("Knowledge KnowledgeSource", "storage", None, _BY_WORDS),
+    Setting("Knowledge KnowledgeSource", "collection_name", ANY, "each agent and crew searches its own sources"),
+    Setting("KnowledgeSource", "metadata", ANY, "a passage has the name of its source"),
+    Setting("KnowledgeSource", "source_type", ANY, "what a file is follows from its name"),
     Setting(
         "Agent Crew",
         "cache",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import EnumType, StrEnum
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
@@ -17,6 +17,7 @@ from crewlite.agent.guardrail import models_of, without_models
 from crewlite.agent.input_files import FILES, as_files
 from crewlite.budget import Budget, no_limit
 from crewlite.crew.output import CrewOutput
+from crewlite.crew.process import Process
 from crewlite.crew.repeated import Repeated
 from crewlite.definitions.definition import Definition, check_inputs, check_takes
 from crewlite.definitions.frozen_list import FrozenList
@@ -25,6 +26,8 @@ from crewlite.definitions.prompts_by_path import by_part
 from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
+from crewlite.knowledge.knowledge import Knowledge, KnowledgeConfig, as_config, sources_of
+from crewlite.knowledge.sources import KnowledgeSource, as_sources
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.models import ChatModel, as_model
@@ -57,25 +60,6 @@ root = lazy("crewlite.crew.root")
 
 log = logging.getLogger("crewlite")
 _GIVEN = {"before_kickoff_callbacks": "the inputs", "after_kickoff_callbacks": "the CrewOutput"}
-
-
-class _Known(EnumType):
-    """An enum whose error for an unknown value lists the known ones."""
-
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("_") or name in cls._member_map_:
-            return super().__getattribute__(name)
-        known = ", ".join(f"{cls.__name__}.{member}" for member in cls._member_map_)
-        raise AttributeError(f"{cls.__name__} has no {name!r}; this release knows {known} only")
-
-
-class Process(StrEnum, metaclass=_Known):
-    """How the work of a crew is organised."""
-
-    sequential = "sequential"
-    """Each task is done by its agent."""
-    hierarchical = "hierarchical"
-    """A manager does each task, and has the agents work for it."""
 
 
 class Crew(Definition, Repeated, Runnable[CrewOutput]):
@@ -117,6 +101,14 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     after_kickoff_callbacks: Takes[Sequence[Callable[..., Any]], tuple[Callable[..., Any], ...]] = left_out(())
     """Called in order with the result; each may change its `raw` and `json_dict`, or return a copy that differs in
     these, or a new `raw`. May be async. Recorded."""
+    knowledge_sources: Takes[Sequence[KnowledgeSource | str | Path], FrozenList[KnowledgeSource]] = left_out(
+        FrozenList()
+    )
+    """What all its agents know, beside what each knows itself."""
+    knowledge: Knowledge | None = None
+    """Sources as one object, beside those in knowledge_sources."""
+    knowledge_config: Takes[KnowledgeConfig | Mapping[str, Any] | None, Mapping[str, Any] | None] = left_out(None)
+    """As for Agent, for agents that have none."""
     step_callback: Callable[..., Any] | None = None
     """For agents without a step_callback of their own."""
     task_callback: Callable[[TaskOutput], Any] | None = None
@@ -151,6 +143,8 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     run_kind: ClassVar[Kind] = kinds.CREW
 
     _llm = field_validator("llm", "manager_llm", mode="before")(as_model)
+    _sources = field_validator("knowledge_sources", mode="before")(as_sources)
+    _knows = field_validator("knowledge_config", mode="before")(as_config)
 
     @field_validator("before_kickoff_callbacks", "after_kickoff_callbacks", mode="before")
     @classmethod
@@ -329,7 +323,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         models = [part for llm in own if isinstance(llm, BaseLLM) for part in with_fallbacks(llm)]
         people = [part for agent in self.people() for part in agent.secret_sources()]
         work = [part for task in self.tasks for part in (task, *task.tools)]
-        return (self, *models, *people, *work)
+        return (self, *models, *people, *work, *sources_of(self))
 
     def inner_settings(self) -> tuple[CheckpointConfig | bool | None, ...]:
         """Return the checkpoint settings of its tasks and their agents."""

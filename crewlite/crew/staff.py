@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from crewlite import durable
 from crewlite.agent.agent import Agent
 from crewlite.agent.guardrail import models_of
+from crewlite.agent.knowing import Known
 from crewlite.agent.persona import Worker
 from crewlite.concurrency import resources
 from crewlite.crew import learned
-from crewlite.crew.crew import Crew, Process
+from crewlite.crew.crew import Crew
 from crewlite.crew.learned import Suggestions
+from crewlite.crew.process import Process
 from crewlite.errors import NoModel
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.models import resolve_llm
@@ -108,4 +110,5 @@ class _Staff:
             self.without.append(agent.role)
             return None
         suggestions = tuple(self._suggestions.get(agent.role, ()))
-        return Worker(agent, llm, agent.budget, agent.step_callback or crew.step_callback, suggestions)
+        known, callback = Known(agent, crew), agent.step_callback or crew.step_callback
+        return Worker(agent, llm, agent.budget, known, callback, suggestions)

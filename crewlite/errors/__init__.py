@@ -6,7 +6,7 @@ as the failures of recorded steps name it.
 
     CrewliteError
     ├── ConfigError (ValueError) ── NoModel, BindMissing, UnknownProvider, MissingKey, VariantsRefused,
-    │   UnknownOption, WrongArguments (TypeError)
+    │   UnknownOption, WrongArguments (TypeError), KnowledgeMissing (FileNotFoundError)
     ├── NotCodable (TypeError)
     ├── MissingInput (KeyError)
     ├── RefError (LookupError) ── ChangeUnused

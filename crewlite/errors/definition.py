@@ -38,6 +38,18 @@ class WrongArguments(ConfigError, TypeError):
         self.what, self.found, self.wanted = what, found, wanted
 
 
+class KnowledgeMissing(ConfigError, FileNotFoundError):
+    """A file of a source of knowledge is not there."""
+
+    code = "knowledge_missing"
+
+    def __init__(self, path: str, looked: Sequence[str]) -> None:
+        """`looked`: the paths at which it was looked for."""
+        ways = " and at ".join(map(repr, looked))
+        super().__init__(f"There is no knowledge file {path!r}: looked for it at {ways}, from the working directory")
+        self.path, self.looked = path, tuple(looked)
+
+
 class NoModel(ConfigError):
     """An agent has no model. crewlite never chooses a paid model by itself."""
 

@@ -8,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crewlite.agent import knowing
 from crewlite.agent.coworkers import problems_of
 from crewlite.agent.delegation import delegation_tools
 from crewlite.agent.guarding import Guard
@@ -17,6 +18,7 @@ from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError
+from crewlite.knowledge.passages import Passage
 from crewlite.runtime.steps.questions import FILE
 from crewlite.system.forked import cached_property
 from crewlite.task.output import TaskOutput
@@ -91,7 +93,7 @@ class Assignment:
         if coworkers:
             for problem in problems_of(where, [one.role for one in coworkers]):
                 raise ConfigError(problem)
-        return FilledTask(
+        filled = FilledTask(
             self,
             task,
             title,
@@ -102,6 +104,8 @@ class Assignment:
             coworkers,
             {**filling.files, **task.input_files} if task.input_files else filling.files,
         )
+        known = self.worker.known
+        return filled._replace(passages=known.passages(filled.text)) if known else filled
 
 
 class FilledTask(NamedTuple):
@@ -118,6 +122,13 @@ class FilledTask(NamedTuple):
     coworkers: tuple[Persona, ...]
     input_files: Mapping[str, str]
     """Its own and those of the kickoff, of which its own come first where names are the same."""
+    passages: tuple[Passage, ...] = ()
+    """Those of what its agent knows that fit its text."""
+
+    @property
+    def text(self) -> str:
+        """What it is about, in the words of its author."""
+        return f"{self.description}\n{self.expected_output}"
 
     @property
     def tools(self) -> tuple[BaseTool, ...]:
@@ -155,6 +166,8 @@ class FilledTask(NamedTuple):
         condition = ["conditional"] if isinstance(self.task, ConditionalTask) else []
         if self.input_files:
             more = more | {"files": digests(read(self.input_files) if files is None else files)}
+        if self.passages:
+            more = more | {"knowledge": knowing.asked_about(self.passages)}
         shown = [self.description, self.expected_output, shape.schema if shape else None, who, *condition]
         return [*shown, more] if more else shown
 
@@ -163,11 +176,12 @@ class FilledTask(NamedTuple):
         return [*self.asked(files), list(map(attrgetter("asked"), sources))]
 
     def texts(self, files: Sequence[InputFile] = ()) -> dict[str, str]:
-        """Return the texts that the task asks, to be recorded with its answer, and digests of its input files."""
+        """Return the texts that the task asks, to be recorded with its answer, and digests of files and passages."""
         who = self.persona
         texts = {"description": self.description, "expected_output": self.expected_output}
         texts |= {"role": who.role, "goal": who.goal, "backstory": who.backstory}
-        return texts | {f"{FILE}{file.name!r}": file.digest or "" for file in files} if files else texts
+        texts |= {f"{FILE}{file.name!r}": file.digest or "" for file in files}
+        return texts | knowing.digests(self.passages) if self.passages else texts
 
     def output(self, answer: Answer, usage: Usage = NO_USAGE) -> TaskOutput:
         """Return the answer as the output of the task."""

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from crewlite import durable, events, kinds
-from crewlite.agent import input_files
+from crewlite.agent import input_files, knowing
 from crewlite.agent.approval import feedback
 from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
@@ -167,6 +167,7 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
         context=given.prompt if given.context else "",
         plan=given.plan,
         markdown=task.markdown,
+        knowledge=knowing.shown(filled.passages) if filled.passages else "",
         files=input_files.shown(files) if files else "",
         shape=wanted(shape) if shape else "",
     )
@@ -178,6 +179,8 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     answers = partial(accepted, job, talk, chain, filled.output) if chain else partial(work, job, talk)
     about = {**said, "tools": tuple(map(attrgetter("name"), job.tools)), "task_prompt": prompt}
     said["started_event_id"] = await scope.announce(agent, events.AgentExecutionStartedEvent, about)
+    if persona.known:
+        await knowing.announce(agent, persona.role, filled.text, filled.passages, task.name)
     try:
         if filled.assignment.plans:
             await prepare(job, talk)

@@ -97,5 +97,5 @@ def test_a_field_of_that_name_in_a_class_of_ones_own_is_kept():
 
     assert made(Agent).kickoff("?").raw == "done"
     assert Remembering(role="R", goal="g", memory=False).memory is False
-    with pytest.raises(ConfigError, match="no field 'knowledge'"):
-        Remembering(role="R", goal="g", knowledge=True)
+    with pytest.raises(ConfigError, match="no field 'mcps'"):
+        Remembering(role="R", goal="g", mcps=True)

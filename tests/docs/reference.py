@@ -16,6 +16,7 @@ NARROW = (
     "crewlite.crew",
     "crewlite.events",
     "crewlite.flow",
+    "crewlite.knowledge",
     "crewlite.llm",
     "crewlite.project",
     "crewlite.recovery",

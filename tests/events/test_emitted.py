@@ -9,13 +9,14 @@ from crewlite import Agent, CheckpointConfig, Crew, LLMReply, Task, ToolCall, to
 from crewlite.errors import BudgetExceeded, ConfigError, ContextOverflow, OutputInvalid, Suspended
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.flow import Flow, human_feedback, listen, start
+from crewlite.knowledge import StringKnowledgeSource
 from crewlite.state import InMemoryProvider
 from crewlite.testing import EventRecorder, ScriptedLLM
 
 FAMILIES = (
     *("crew_kickoff_", "task_", "agent_execution_", "lite_agent_execution_", "agent_logs_", "agent_reasoning_"),
     *("step_observation_", "plan_re", "goal_achieved_", "llm_call_", "llm_guardrail_", "tool_", "budget_"),
-    *("context_window_", "crew_train_", "crew_test_", "agent_evaluation_"),
+    *("context_window_", "crew_train_", "crew_test_", "agent_evaluation_", "knowledge_"),
 )
 
 
@@ -71,6 +72,7 @@ RUNS = [
     lambda: crew_of(*TOO_LONG * 5).kickoff(),
     lambda: crew_of(*CALLS, "done", task={"max_iter": 1}).kickoff(),
     lambda: crew_of("done", "done", max_rpm=60).kickoff(),
+    lambda: crew_of("done", knowledge_sources=[StringKnowledgeSource(content="known")]).kickoff(),
     lambda: crew_of("done").test(1, ScriptedLLM([score()])),
     lambda: crew_of("done").test(1, ScriptedLLM(["no"] * 9)),
     lambda: crew_of("done", LEARNED).train(1, feedback=["Shorter."]),

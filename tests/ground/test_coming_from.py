@@ -38,6 +38,7 @@ from crewlite.events import (
     ToolUsageStartedEvent,
 )
 from crewlite.flow import flow, human_feedback
+from crewlite.knowledge import FileKnowledgeSource, KnowledgeConfig, KnowledgeSource, StringKnowledgeSource
 from crewlite.state import BaseProvider, JsonProvider, SqliteProvider
 from crewlite.tools.function import FunctionTool
 
@@ -78,7 +79,7 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite.utilities.exceptions.window import TooLong", "from crewlite.errors import ContextOverflow"),
         ("from crewlite.project import CrewDefinition", "crewlite.project has no 'CrewDefinition': load_crew"),
         ("from crewlite.tools import EnvVar", "crewlite.tools has no 'EnvVar': a tool reads the environment itself"),
-        ("from crewlite.events import MemoryQueryCompletedEvent", "what a run should know goes into its inputs"),
+        ("from crewlite.events import MemoryQueryCompletedEvent", "what a run should remember goes into its inputs"),
         ("from crewlite.agent import CrewTrainingHandler", "crewlite.agent has no 'CrewTrainingHandler': crew.train"),
         ("from crewlite.crew import FlowTrackable", "cannot import name 'FlowTrackable' from 'crewlite.crew'"),
         (
@@ -98,7 +99,10 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite import CrewBase", "crewlite has no 'CrewBase': from crewlite.project import CrewBase"),
         ("from crewlite import persist", "from crewlite.flow import persist (docs/crewai.md)"),
         ("from crewlite.utilities import BaseEventListener", "from crewlite.events import BaseEventListener"),
-        ("from crewlite import Knowledge", "what a run should know goes into its inputs"),
+        ("from crewlite import Memory", "what a run should remember goes into its inputs"),
+        ("from crewlite.knowledge import ExcelKnowledgeSource", "save the sheet as CSV, or a subclass of"),
+        ("import crewlite.knowledge.source.crew_docling_source", "from load_content (docs/crewai.md)"),
+        ("import crewlite.knowledge.storage.knowledge_storage", "found by their words, without a store"),
         ("from crewlite.project import crow", "cannot import name 'crow' from 'crewlite.project'"),
     ],
 )
@@ -220,6 +224,11 @@ def test_what_nobody_has_is_missing_as_ever(parts):
         ("crewlite.llm", "LLM", crewlite.LLM),
         ("crewlite.llms.base_llm", "BaseLLM", crewlite.BaseLLM),
         ("crewlite.process", "Process", crewlite.Process),
+        ("crewlite.knowledge.knowledge", "Knowledge", crewlite.Knowledge),
+        ("crewlite.knowledge.knowledge_config", "KnowledgeConfig", KnowledgeConfig),
+        ("crewlite.knowledge.source.base_knowledge_source", "BaseKnowledgeSource", KnowledgeSource),
+        ("crewlite.knowledge.source.string_knowledge_source", "StringKnowledgeSource", StringKnowledgeSource),
+        ("crewlite.knowledge.source.pdf_knowledge_source", "PDFKnowledgeSource", FileKnowledgeSource),
         ("crewlite.tools.base_tool", "BaseTool", crewlite.BaseTool),
         ("crewlite.tools.base_tool", "tool", crewlite.tool),
         ("crewlite.tasks.task_output", "TaskOutput", crewlite.TaskOutput),

@@ -18,6 +18,7 @@ FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and 
 CLASSES = list(dict.fromkeys(FOUND))  # some have an old name besides their own
 
 MADE = [
+    errors.KnowledgeMissing("a.md", ["knowledge/a.md", "a.md"]),
     errors.NoModel(["Writer", "Editor"]),
     errors.BindMissing("run 'r' in ./store", {"llm": "the model 'm'"}, ["'lm' names no part of this definition"]),
     errors.VariantsRefused("r/main", [("a", "unknown key 'modle'; did you mean 'model'?")]),
@@ -278,7 +279,7 @@ def test_an_error_of_a_trial_names_the_verb_that_goes_on_with_it():
 
 HOMES = {
     "answers": "AnswerMisfit AnswerRefused AnswerTimeout",
-    "definition": "BindMissing ConfigError MissingInput MissingKey NoModel NotCodable UnknownOption UnknownProvider VariantsRefused WrongArguments",
+    "definition": "BindMissing ConfigError KnowledgeMissing MissingInput MissingKey NoModel NotCodable UnknownOption UnknownProvider VariantsRefused WrongArguments",
     "effects": "EffectsRepeat",
     "guards": "CallVetoed CircuitOpen",
     "llm": "ContentRefused ContextOverflow LLMAuthError LLMEmptyReply LLMError LLMRejected LLMTimeout LLMUnavailable RecordingDamaged RecordingMissing ScriptExhausted",

@@ -33,7 +33,7 @@ FLOORS = {
         "coming_from",
     }
     | {"attempt_hooks", "budget", "durable", "ids", "kinds", "lazy", "refs", "step_parts", "usage"},
-    "ports": {"events", "llm", "tools"},
+    "ports": {"events", "llm", "tools", "knowledge"},
     "what is recorded": {"state.format"},
     "where it is kept": {"state.providers", "state.config"},
     "writing it": {"state.journal"},

@@ -1,4 +1,4 @@
-"""Events of agents, in a task (`agent_execution_*`) and alone (`lite_agent_execution_*`), and their conversations."""
+"""Events of agents, in a task (`agent_execution_*`) and alone (`lite_agent_execution_*`), and what they know."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ class AgentExecutionErrorEvent(_InTask, ErrorFields):
     """An agent failed to do its task."""
 
     type: Literal["agent_execution_error"] = "agent_execution_error"
+
+
+class KnowledgeRetrievalStartedEvent(_InTask):
+    """An agent with knowledge, or of a crew with knowledge, is given the passages that fit its task or its message."""
+
+    type: Literal["knowledge_retrieval_started"] = "knowledge_retrieval_started"
+
+
+class KnowledgeRetrievalCompletedEvent(_InTask):
+    """The passages are found, and become part of the prompt. Their texts are not recorded."""
+
+    type: Literal["knowledge_retrieval_completed"] = "knowledge_retrieval_completed"
+    query: str
+    """The text that they fit."""
+    retrieved_knowledge: str
+    """The passages, one after the other; "" for none."""
 
 
 class LiteAgentExecutionStartedEvent(_AgentEvent):

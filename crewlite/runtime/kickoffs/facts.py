@@ -13,6 +13,7 @@ from typing import Any
 
 from crewlite.definitions.definition import Described
 from crewlite.encoding.codec import JsonObject
+from crewlite.knowledge.sources import KnowledgeSource
 from crewlite.llm.base import BaseLLM
 from crewlite.state.config import CheckpointConfig
 from crewlite.tools.base import BaseTool
@@ -21,7 +22,7 @@ OF_THE_STORE = frozenset({"location", "provider", "restore_from"})
 """Fields of a CheckpointConfig that are not recorded: they only tell where the run is stored."""
 
 PLAIN = "plain"
-"""The key of a text in a list that also holds live objects."""
+"""The key of a text, or of the paths of a source of knowledge, in a list that also holds live objects."""
 
 _NEVER = "redact"  # the one field of plain texts that must not be stored
 _LIVE = object()
@@ -106,6 +107,12 @@ def _called(value: object) -> str | list[Any]:
         tools = [str(item.name) for item in value if isinstance(item, BaseTool)]
         if tools or all(isinstance(item, str) for item in value):
             return tools or f"{len(value)} texts"
-        return _told_apart([{PLAIN: item} if isinstance(item, str) else _called(item) for item in value])
+        plain = [item.recorded_paths if isinstance(item, KnowledgeSource) else item for item in value]
+        return _told_apart(
+            [
+                {PLAIN: own} if isinstance(own, str | list) else _called(item)
+                for item, own in zip(value, plain, strict=True)
+            ]
+        )
     name = value.model if isinstance(value, BaseLLM) else getattr(value, "__name__", None)
     return str(name or type(value).__name__)

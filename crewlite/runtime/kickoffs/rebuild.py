@@ -43,6 +43,7 @@ _WANTED = {
     "after_kickoff_callbacks": "the function {!r}",
     "guardrail": "the guardrail {!r}",
     "guardrails": "the guardrail {!r}",
+    "knowledge_sources": "the source of knowledge {!r}",
     "output_pydantic": "the class {!r}",
     "output_json": "the class {!r}",
     "response_model": "the class {!r}",

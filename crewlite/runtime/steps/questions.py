@@ -20,6 +20,8 @@ Verdict = Literal["stored", "go on", "refused", "drifted"]
 
 FILE = "input file "
 """The prefix of the field that holds an input file of a task; the name of the file follows."""
+KNOWLEDGE = "knowledge"
+"""The prefix of the field that holds passages of knowledge; the name of their source follows, if it has one."""
 _SHOWN = 80  # characters of a text that a message shows
 
 
@@ -43,12 +45,13 @@ class Drifted:
             return f"is asked {_shown(asked)} now, and answered another question"
         if not differing:
             agent = "" if "role" in self.answered else "agent, "
-            parts = f"{agent}context, output type, input files, guardrails, markdown or condition"
+            parts = f"{agent}context, output type, knowledge, input files, guardrails, markdown or condition"
             return f"is asked {_shown(asked)} as before, but something else has changed: its {parts}"
         if name == "description":
             return f"answered {_shown(answered, asked)}, and is asked {_shown(asked, answered)} now"
-        if name.startswith(FILE):
-            return f"answered when {', '.join(one for one in differing if one.startswith(FILE))} held something else"
+        if name.startswith((FILE, KNOWLEDGE)):
+            changed = (one for one in differing if one.startswith((FILE, KNOWLEDGE)))
+            return f"answered when {', '.join(changed)} held something else"
         label = name.replace("_", " ")
         return f"answered with the {label} {_shown(answered, asked)}, and has {_shown(asked, answered)} now"
 

@@ -30,7 +30,7 @@ Tasks = dict[str, tuple[int, JsonObject]]
 _THOUGHTS = (kinds.REASONING, kinds.OBSERVATION)
 _OF_THE_AGENT = ("role", "goal", "backstory")
 _OF_THE_TASK = ("description", "expected_output")
-_FILE = "input file "  # the names of the digests of files in a question begin so
+_DIGESTS = ("input file ", "knowledge")  # the names of the digests of files and passages in a question begin so
 _LIVE = {
     "output_pydantic": "the schema of its answer",
     "output_json": "the schema of its answer",
@@ -213,8 +213,8 @@ def _texts(found: Parts, record: Record, around: str, facts: Mapping[str, Any], 
     outcome = record.outcomes.get(around)
     asked = outcome.question if outcome else {}
     inputs = plain(inputs_at(record, around))
-    if files := [name for name in asked if name.startswith(_FILE)]:
-        found.missing.append(f"the contents of {', '.join(files)}")
+    if digests := [name for name in asked if name.startswith(_DIGESTS)]:
+        found.missing.append(f"the contents of {', '.join(digests)}")
     for name in names:
         text = asked.get(name)
         if text is None and isinstance(facts.get(name), str):

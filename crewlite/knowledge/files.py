@@ -1,0 +1,71 @@
+"""The texts of files: plain text, CSV, JSON and PDF. What a file is follows from its name, of a PDF from its bytes."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from crewlite.errors import ConfigError, KnowledgeMissing
+
+FOLDER = Path("knowledge")
+"""The folder of a project in which texts look for their files first."""
+
+
+def located(path: str | Path) -> Path:
+    """Return where a file is: for a text in the folder `knowledge`, else as the path says. Raises KnowledgeMissing."""
+    ways = [FOLDER / path, Path(path)] if isinstance(path, str) else [path]
+    for way in ways:
+        if way.is_file():
+            return way
+    raise KnowledgeMissing(str(path), [str(way) for way in dict.fromkeys(ways)])
+
+
+def text_of(path: Path) -> str:
+    """Read a file. Raises ConfigError if it holds no text."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the knowledge file {str(path)!r} cannot be read: {error}") from None
+    if data.startswith(b"%PDF-"):
+        return _pdf(path, data)
+    try:
+        text = data.decode("utf-8-sig")
+        if path.suffix.lower() == ".json":
+            return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
+        return _table(text) if path.suffix.lower() == ".csv" else text
+    except (ValueError, RecursionError, csv.Error) as error:
+        kind = {".json": "JSON", ".csv": "CSV"}.get(path.suffix.lower(), "")
+        wanted = f"{kind} in UTF-8" if kind else "UTF-8 text, CSV, JSON or PDF"
+        raise ConfigError(f"the knowledge file {str(path)!r} cannot be read ({error}); wanted {wanted}") from None
+
+
+def _table(text: str) -> str:
+    """Return a line for each row, with the name of the column before each value, as a passage may begin anywhere."""
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    head, *others = rows or [[]]
+    lines = (
+        ", ".join(f"{name}: {value}" if name else value for name, value in zip(_long(head, row), row, strict=False))
+        for row in others
+    )
+    return "\n".join(lines) if others else ", ".join(head)
+
+
+def _long(head: list[str], row: list[str]) -> list[str]:
+    return [*head, *[""] * (len(row) - len(head))]
+
+
+def _pdf(path: Path, data: bytes) -> str:
+    try:
+        pypdf: Any = importlib.import_module("pypdf")  # no dependency of crewlite
+    except ImportError:
+        raise ConfigError(
+            f"the knowledge file {str(path)!r} is a PDF, and pypdf is not installed: pip install 'crewlite[pdf]'"
+        ) from None
+    try:
+        return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages)
+    except Exception as error:  # what pypdf raises for a damaged file is of many types
+        raise ConfigError(f"the knowledge file {str(path)!r} is no PDF that pypdf can read: {error}") from None
