@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crewlite import Agent, ConditionalTask, Crew, Process, Task, TaskOutput, ToolCall, tool
+from crewlite import Agent, ConditionalTask, Crew, Knowledge, Process, Task, TaskOutput, ToolCall, tool
 from crewlite.errors import ContextOverflow, LLMRejected
 from crewlite.knowledge import FileKnowledgeSource, KnowledgeConfig, StringKnowledgeSource
 from crewlite.project import CrewBase, after_kickoff, agent as agent_of, before_kickoff, crew, task as task_of
@@ -248,12 +248,14 @@ def informed(**fields: Any) -> Crew:
 
     Path("handbook.md").write_text("\n".join(f"Rule {n}: the fee of {n} euros." for n in range(50)))
     book = FileKnowledgeSource(file_paths="handbook.md", chunk_size=60, chunk_overlap=5)
-    helper = Agent(role="Researcher", goal="g", llm=ScriptedLLM(reply), knowledge_sources=[book])
-    boss = Agent(role="Lead", goal="g", llm=ScriptedLLM(lead), allow_delegation=True)
+    one = {"knowledge_config": KnowledgeConfig(results_limit=1)}
+    helper = Agent(role="Researcher", goal="g", llm=ScriptedLLM(reply), knowledge_sources=[book], **one)
+    note = Knowledge(sources=[StringKnowledgeSource(content="Ask the researcher about fees.")])
+    boss = Agent(role="Lead", goal="g", llm=ScriptedLLM(lead), allow_delegation=True, knowledge=note)
     made = [Task(**task("a", None, agent=boss)), Task(**task("fee of 7 euros", None, agent=helper))]
     known = StringKnowledgeSource(content="About tides: high water at noon.")
-    config = KnowledgeConfig(results_limit=2)
-    return Crew(agents=[boss, helper], tasks=made, knowledge_sources=[known], knowledge_config=config, **fields)
+    own = {"knowledge_sources": [known], "knowledge": note, "knowledge_config": KnowledgeConfig(results_limit=2)}
+    return Crew(agents=[boss, helper], tasks=made, **own, **fields)
 
 
 def reasoned(**fields: Any) -> Crew:

@@ -142,12 +142,12 @@ def test_tasks_have_something_in_common_by_a_name_or_a_question(recorded, now, c
         (Drifted("t", {}, {"description": "new"}), "is asked 'new' now, and answered another question"),
         (
             Drifted("t", {"description": "same"}, {"description": "same"}),
-            "is asked 'same' as before, but something else has changed: its agent, context, output type, input files, "
+            "is asked 'same' as before, but something else has changed: its agent, context, output type, knowledge, input files, "
             "guardrails, markdown or condition",
         ),
         (
             Drifted("t", {"description": "same", "role": "A"}, {"description": "same", "role": "A"}),
-            "is asked 'same' as before, but something else has changed: its context, output type, input files, "
+            "is asked 'same' as before, but something else has changed: its context, output type, knowledge, input files, "
             "guardrails, markdown or condition",
         ),
         (
