@@ -1,5 +1,9 @@
 """The code changes while a call with effect="once" is recorded or in doubt: it is never made again under another name."""
 
+import asyncio
+from functools import partial
+from types import FunctionType
+
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, Task, tool
@@ -87,11 +91,11 @@ def in_crew(world, setting):
     return Crew(tasks=[chat] if world.code == "no such task" else [bill, chat], checkpoint=setting)
 
 
-def left(program, *, in_doubt=True, **config):
+def left(program, *, in_doubt=True, paid=(5,), **config):
     """A store in which the call is in doubt, or recorded, and no more."""
     setting, world = CheckpointConfig(location="here", provider=Kept()), World()
     program(world, setting).kickoff(run_id=RUN)
-    assert world.paid == [5]
+    assert world.paid == [*paid]
     entries = entries_of(setting)
     commits = (entry.commit for entry in entries)
     told = ["intents" in one if in_doubt else "charge" in str(one.get("steps", "")) for one in commits]
@@ -201,3 +205,123 @@ def test_a_call_that_was_begun_as_once_stays_in_doubt_where_its_task_and_its_eff
     with pytest.raises(InDoubt):
         Crew(tasks=[bill], checkpoint=setting).kickoff(run_id=RUN)
     assert world.paid == []
+
+
+def moved_in_steps(world, setting, names):
+    around = {name: step(name=name)(lambda: world.charge(5)) for name in "ab"}
+
+    @flow(checkpoint=setting)
+    def order():
+        return [around[name]() for name in names]
+
+    return order
+
+
+def moved_in_coroutines(world, setting, names):
+    async def pay():
+        return await world.charge.submit(5)
+
+    around = {name: step(name=name)(pay) for name in "ab"}
+
+    @flow(checkpoint=setting)
+    async def order():
+        return await asyncio.gather(*[around[name]() for name in names])
+
+    return order
+
+
+def moved_in_inner_flows(world, setting, names):
+    inner = {name: flow(name=name)(lambda: world.charge(5)) for name in "ab"}
+
+    @flow(checkpoint=setting)
+    def order():
+        return [inner[name].kickoff() for name in names]
+
+    return order
+
+
+def moved_in_methods(world, setting, names):
+    def pay(self):
+        return world.charge(5)
+
+    return type("Order", (Flow,), {"checkpoint": setting, **{name: start()(named(pay, name)) for name in names}})()
+
+
+def named(function, name):
+    return FunctionType(function.__code__, globals(), name, closure=function.__closure__)
+
+
+def moved_in_tasks(world, setting, names):
+    def reply(messages):
+        return "Done." if messages[-1]["role"] == "tool" else ToolCall("charge", {"amount": 5})
+
+    clerk = Agent(role="Clerk", goal="pay", llm=ScriptedLLM(reply), tools=[world.tool])
+    tasks = [Task(name=name, description="Pay", expected_output="text", agent=clerk) for name in names]
+    return Crew(tasks=tasks, checkpoint=setting)
+
+
+def moved_in_inner_crews(world, setting, names):
+    @flow(checkpoint=setting)
+    def order():
+        return [moved_in_tasks(world, None, name).kickoff().raw for name in names]
+
+    return order
+
+
+@pytest.mark.parametrize("names", ["b", "ba"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        moved_in_steps,
+        moved_in_coroutines,
+        moved_in_inner_flows,
+        moved_in_methods,
+        moved_in_tasks,
+        moved_in_inner_crews,
+    ],
+)
+def test_nothing_is_paid_in_another_place_before_a_person_has_decided_about_the_payment_in_doubt(program, names):
+    setting, world = left(partial(program, names="a"), on_drift="rerun"), World()
+    with pytest.raises(InDoubt) as asks:
+        program(world, setting, names).kickoff(run_id=RUN)
+    assert world.paid == []
+    program(world, setting, names).kickoff(run_id=RUN, answers={asks.value.address: "paid at 11:40"})
+    assert len(world.paid) == (0 if program is moved_in_tasks and names == "b" else 1)  # a renamed task has that result
+
+
+def until_done(program, answers):
+    """Kick off a program, and say of each further call in doubt that it took no effect."""
+    again = []
+    while True:
+        try:
+            return program.kickoff(run_id=RUN, answers=answers, rerun=again)
+        except InDoubt as asks:
+            again.append(asks.address)
+
+
+def orders(world, setting, amounts):
+    order = step(name="order")(lambda amount: world.charge(amount))
+
+    @flow(checkpoint=setting)
+    def all_orders():
+        return [f"{amount} {order(amount)}" for amount in amounts]
+
+    return all_orders
+
+
+def test_what_a_person_says_of_a_payment_is_its_result_where_changed_code_makes_it_in_another_step():
+    answers = {"step:order/step:charge": "by hand"}
+    kept, world = left(partial(orders, amounts=(3,)), on_drift="rerun", paid=[3]), World()
+    result = orders(world, kept, (5, 3, 3)).kickoff(run_id=RUN, answers=answers)
+    assert (result, world.paid) == (["5 paid", "3 by hand", "3 paid"], [5, 3])
+    entries = entries_of(kept)
+    for at in range(3, len(entries)):
+        setting, world = cut(entries, at, on_drift="rerun"), World()
+        assert until_done(orders(world, setting, (5, 3, 3)), answers) == result, f"cut after commit {at}"
+
+
+@pytest.mark.parametrize("program", [moved_in_steps, moved_in_inner_flows])
+def test_a_preview_foretells_that_it_stops_before_it_pays_in_another_place(program):
+    setting = left(partial(program, names="a"), on_drift="rerun")
+    (line,) = program(World(), setting, "b").preview(from_checkpoint=RUN).steps[:1]
+    assert (line.verdict, "InDoubt" in line.why) == ("runs", program is moved_in_inner_flows), line

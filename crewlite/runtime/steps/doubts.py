@@ -37,18 +37,20 @@ def intended(
     return {**intent, "arguments": {address: arguments}} if arguments else intent
 
 
-def planned(calls: Sequence[Intent], record: Record, mode: Mode) -> CommitParts:
+def planned(calls: Sequence[Intent], run: Run, mode: Mode) -> CommitParts:
     """Build the part of a commit that records that the calls which a reply asks for are about to be made.
 
-    Three kinds of calls are left out. A call with effect="once" that was made already answers the same call when a task
+    Four kinds of calls are left out. A call with effect="once" that was made already answers the same call when a task
     is done again. The edit of a fork answers the same call, and another call is refused. A call in doubt keeps its
-    intent until a person has decided about it.
+    intent until a person has decided about it. Until then no other call with effect="once" is made: see
+    `check_none_before`.
     """
+    record, waits = run.record, bool(run.left and _undecided(run))
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
         made = record.outcomes.get(at)
         in_doubt = made is None and record.intents.get(at) == "once"
-        if effect is None or in_doubt or is_edit_to_keep(record, made, mode):
+        if effect is None or in_doubt or (waits and effect == "once") or is_edit_to_keep(record, made, mode):
             continue
         if effect != "once" and not (made and made.edited):
             intents.append((at, effect))
@@ -102,10 +104,28 @@ def check_none_left(run: Run, unrequested: Collection[str]) -> None:
     The code has changed since it began that call. `unrequested`: the recorded steps that it has not requested.
     """
     around = run.left.intersection(unrequested)
-    for at in unsettled(run.record) if around else ():
-        known = at in run.answers or at in run.once.begun or at not in run.left
-        if not known and not around.isdisjoint((at, *outers(at))):
-            raise run.doubt(at, f"{kinds.at(at).name} {bare_name(at)}", failed_before(run.record, at), "")
+    for at in _undecided(run) if around else ():
+        if not around.isdisjoint((at, *outers(at))):
+            raise _doubt_left(run, at)
+
+
+def check_none_before(run: Run, address: str) -> None:
+    """Raise InDoubt if a call is about to be made while an earlier kickoff has left another one in doubt.
+
+    Changed code may make the call in doubt again elsewhere, so it makes none until somebody has decided about that one.
+    """
+    if run.left and address not in run.left and (undecided := _undecided(run)):
+        raise _doubt_left(run, undecided[0])
+
+
+def _undecided(run: Run) -> list[str]:
+    """Return the calls that an earlier kickoff has left in doubt, and about which nobody has decided."""
+    known = run.answers.keys() | run.once.begun
+    return [at for at in unsettled(run.record) if at in run.left and at not in known]
+
+
+def _doubt_left(run: Run, at: str) -> InDoubt:
+    return run.doubt(at, f"{kinds.at(at).name} {bare_name(at)}", failed_before(run.record, at), "")
 
 
 def is_made_again(run: Run, address: str) -> bool:

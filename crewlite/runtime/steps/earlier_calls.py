@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from crewlite.durable import Step
 from crewlite.runtime.steps.attempts import is_call_made_once
-from crewlite.runtime.steps.doubts import doubt, is_comparable, is_made_again, may_have_taken_effect
+from crewlite.runtime.steps.doubts import check_none_before, doubt, is_comparable, is_made_again, may_have_taken_effect
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import (
@@ -51,8 +51,19 @@ def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) 
     edited or set to run again.
 
     Raises InDoubt if such a call may have taken effect, and the kickoff does not say whether it did; also about a call
-    in an earlier attempt at the same place, whatever that call asked.
+    in an earlier attempt at the same place, whatever that call asked, and about one that an earlier kickoff has left
+    in doubt anywhere in the run.
     """
+    earlier = _earlier_calls(frame, step, address, fingerprint)
+    check_none_before(frame.run, address)
+    if earlier.made:
+        take(frame, earlier.made.address, address)
+    elif earlier.known:
+        frame.run.once.give(earlier.known, address)
+    return earlier
+
+
+def _earlier_calls(frame: Frame, step: Step[Any], address: str, fingerprint: str) -> Earlier:
     run, record = frame.run, frame.run.record
     if address in record.edited or not _may_stand_elsewhere(frame, address):
         return NOTHING_EARLIER
@@ -68,7 +79,6 @@ def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) 
     alike = sorted(filter(asks_the_same, free), key=lambda at: at not in here)  # in their order, those in place first
     ended = (record.outcomes[at] for at in alike if at in record.outcomes)
     if made := next((one for one in ended if one.fingerprint == fingerprint), None):
-        take(frame, made.address, address)
         return Earlier(made=made)
     doubts = [at for at in free if (at in here or at in alike) and may_have_taken_effect(run, at)]
     first = next((at for at in doubts if at in alike), "")
@@ -97,7 +107,7 @@ def _may_stand_elsewhere(frame: Frame, address: str) -> bool:
     Steps that have to be requested in their order are each at their own address.
     """
     run, prefix = frame.run, prefix_beside(address)
-    if "!" in prefix or (prefix and run.resumed and run.on_drift == "rerun"):
+    if "!" in prefix or (prefix and run.resumed and (run.left or run.on_drift == "rerun")):
         return True
     if not prefix or not (run.resumed or run.record.attempts):
         return False

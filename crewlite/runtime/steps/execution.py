@@ -31,7 +31,6 @@ from crewlite.runtime.steps.deciding import announce_success, remedied
 from crewlite.runtime.steps.doubts import (
     asks_the_same,
     check_asks_the_same,
-    check_none_left,
     doubt,
     given_by_person,
     intended,
@@ -170,9 +169,11 @@ class Execution(Generic[T]):
             if address in run.answers and step.answer:
                 return given_by_person(run, step.answer, address), Ended()
         earlier = await self._earlier(in_doubt) if once else NOTHING_EARLIER
+        origin = f"{run.run_id}/{run.branch}@"
         if made := earlier.made:
-            origin = f"{run.run_id}/{run.branch}@{made.address}"
-            return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin)
+            return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin + made.address)
+        if earlier.known and step.answer:
+            return given_by_person(run, step.answer, earlier.known), Ended(reused=origin + earlier.known)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return found.value, Ended(found.changes, reused=found.origin)
         if once:
@@ -184,11 +185,9 @@ class Execution(Generic[T]):
 
         `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that was left.
         """
-        run, step, address, children = self.outer.run, self.step, self.address, self.outer.children
-        if step.in_turn or address in children.moved or (children.task and children.task is asyncio.current_task()):
-            check_none_left(run, children.unrequested)
+        run, step, address = self.outer.run, self.step, self.address
         earlier = calls_before(self.outer, step, address, self.fingerprint)
-        if earlier.known and step.answer:
+        if earlier.known and step.answer and not run.record.is_inside(earlier.known):  # else that step would be void
             await self._settle(earlier.known, given_by_person(run, step.answer, earlier.known))
             earlier = calls_before(self.outer, step, address, self.fingerprint)
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
@@ -319,7 +318,7 @@ class Execution(Generic[T]):
         if calls := step.intends(value) if step.intends else ():
             outcome |= {"calls": [call.address for call in calls]} if children.moved else {}
             at_once = [call for call in calls if call.address not in children.moved]  # others may wait for a decision
-            commit |= planned(at_once, run.record, outer.inherited.mode)
+            commit |= planned(at_once, run, outer.inherited.mode)
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         if children.turns:
@@ -376,7 +375,7 @@ class Execution(Generic[T]):
         if frame:
             if frame.children.drifted:
                 outcome["drifted"] = [*frame.children.drifted]
-            if (run.inherited or run.on_drift == "rerun") and (unused := frame.unused()):
+            if (run.inherited or run.left or run.on_drift == "rerun") and (unused := frame.unused()):
                 outcome["unused"] = unused
         more: dict[str, Any] = {
             "means": mode.provenance(step),

@@ -381,12 +381,13 @@ class Frame(Scope):
     def unused(self) -> list[str]:
         """Return the recorded steps inside this one that a fork has inherited and the code has not requested.
 
-        With on_drift="rerun", also those that belong to the outcome which this step's new outcome replaces.
+        Also calls in doubt about which a person has decided; and with on_drift="rerun" all that belong to the outcome
+        which this step's new outcome replaces.
         """
-        found = set(self.run.inherited.get(self.address, ())) - self.children.asked.keys()
-        if self.run.on_drift == "rerun":
-            found |= {at for at in self.children.unrequested - self.run.left if not kinds.at(at).is_about_failure}
-        return sorted(found)
+        children, run = self.children, self.run
+        left = children.unrequested if run.on_drift == "rerun" else children.unrequested & run.left
+        found = set(run.inherited.get(self.address, ())) - children.asked.keys()
+        return sorted(found.union(at for at in left if not kinds.at(at).is_about_failure))
 
     def check_none_missed(self) -> None:
         """Raise NonDeterminism if the step has ended without requesting a recorded step inside it."""
