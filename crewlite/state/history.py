@@ -319,7 +319,7 @@ class History:
 
     def delete(self, run_id: str | UUID) -> Pruned:
         """Delete a run with all its branches. Raises RefError, BranchConflictError if a process runs it, StoreError."""
-        with saving(self._location, "the run was not deleted"):
+        with saving(self._location, "the run was not deleted, or not completely"):
             return delete(self._store, str(run_id) if isinstance(run_id, UUID) else run_id)
 
     def export(self, ref: str | UUID | Checkpoint | RunHistory, path: str | os.PathLike[str]) -> str:
@@ -349,7 +349,7 @@ class History:
             RunExists: the location has a different run with this run_id. JournalCorrupt: the file is damaged.
             SchemaTooNew: a newer crewlite wrote it. RefError: there is no such file. StoreError: it cannot be saved.
         """
-        with saving(self._location, "the run was not imported"):
+        with saving(self._location, "the run was not imported, or not completely"):
             run_id = import_run(self._store, Path(path))
         if not (branches := [info.branch for info in self._store.branches(run_id)]):
             raise gone(self._store, run_id, "run")

@@ -11,12 +11,13 @@ import threading
 import time
 import tracemalloc
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
-from crewlite.errors import BranchConflictError, JournalCorrupt
+from crewlite.errors import BranchConflictError, JournalCorrupt, StoreError
 from crewlite.flow import flow
 from crewlite.state import JsonProvider
 from crewlite.state.journal.cancel import cancel
@@ -189,6 +190,42 @@ def test_a_commit_does_to_the_disk_no_more_than_it_must(store, location):
     assert operations() == [*journal, *[("fsync_dir", name) for name in ("run-1", "heads", "store")]]
     branch.add()
     assert operations() == journal
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows syncs no directories")
+@pytest.mark.parametrize("verb", ["fork", "kickoff", "import"])
+def test_what_is_said_to_be_not_made_is_not_there_whichever_sync_has_failed(location, tmp_path, verb):
+    crew(location).kickoff(run_id="mine")
+    with History(location) as history:
+        history.export("mine", tmp_path / "mine.json")
+        if verb == "import":
+            history.delete("mine")
+    made = "mine" if verb == "import" else "made"
+    makes = {
+        "fork": lambda history: history.fork("mine", branch="made"),
+        "kickoff": lambda history: crew(location).kickoff(run_id="made"),
+        "import": lambda history: history.import_run(tmp_path / "mine.json"),
+    }
+    for nth in count():
+        syncs = []
+
+        def fail(operation, syncs=syncs, nth=nth):
+            if operation.verb in ("fsync", "fsync_dir"):
+                syncs.append(operation)
+                if len(syncs) == nth + 1:
+                    raise OSError(5, "Input/output error")
+
+        with History(location) as history:
+            try:
+                with disk.watched(fail):
+                    makes[verb](history)
+                    break
+            except StoreError as error:
+                there = [run for run in history.runs() if made in (run.run_id, run.branch)]
+                assert not there or "not completely" in str(error), f"sync {nth}: {error}"
+                if there:
+                    history.delete(made)
+    assert nth > 2
 
 
 def test_a_fork_is_safe_also_if_the_creator_of_its_run_died_before_it_had_synced_the_name(location):

@@ -313,7 +313,12 @@ class JsonStore:
         disk.make_directory(path.parent, durable=False)
         with disk.SyncBatch() as batch:  # of the run, too: its creator may have died before it synced the name
             batch.sync_names(path.parent, self.paths.journals)
-        disk.replace(path, lines(commit.entries))
+        try:
+            disk.replace(path, lines(commit.entries))
+        except OSError:  # perhaps only of the last sync, after which the branch is there
+            with contextlib.suppress(OSError):
+                disk.remove(path)
+            raise
         self._settle_new([commit])
 
     def _create(self, runs: Sequence[Sequence[Commit]]) -> None:
@@ -329,8 +334,10 @@ class JsonStore:
             with disk.SyncBatch() as batch:
                 for name, run in staged.items():
                     disk.rename(self.paths.journals / name, self.paths.run(run[0].run_id), batch=batch)
-        except OSError:
-            for name in staged:
+        except OSError:  # perhaps only of the last sync, after which the runs are there
+            for name, run in staged.items():
+                with contextlib.suppress(OSError):
+                    disk.rename(self.paths.run(run[0].run_id), self.paths.journals / name)
                 with contextlib.suppress(OSError):  # the doctor removes it later
                     disk.remove_directory(self.paths.journals / name)
             raise
