@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus, tool
-from crewlite.events import BaseEvent, SigTermEvent
+from crewlite.events import BaseEvent, SigTermEvent, TaskCompletedEvent
 from crewlite.testing import EventRecorder, ScriptedLLM, ToolCall
 from tests import children
 
@@ -494,3 +494,19 @@ def test_a_crew_inside_a_run_says_that_it_does_not_listen(caplog, own_handler):
         agent.kickoff("Well?")
     [record] = caplog.records
     assert record.message == "on_events: only the outermost run listens to SIGTERM; 'crew' does not"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTSTP"), reason="Windows has no Ctrl-Z")
+def test_a_ctrl_z_that_comes_as_a_run_ends_makes_the_process_stand_still():
+    stood, before = [], signal.getsignal(signal.SIGTSTP)
+    signal.signal(signal.SIGTSTP, lambda number, frame: stood.append(number))
+    try:
+        for attempt in range(60):
+            stops = threading.Timer(attempt % 20 / 5_000, os.kill, (os.getpid(), signal.SIGTSTP))
+            with event_bus.scoped():
+                event_bus.on(TaskCompletedEvent, lambda source, event, stops=stops: stops.start())
+                crew(lambda messages: "done", "SIGTSTP").kickoff({"more": "a"})
+            stops.join()
+            assert len(stood) == attempt + 1
+    finally:
+        signal.signal(signal.SIGTSTP, before)

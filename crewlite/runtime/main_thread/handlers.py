@@ -198,6 +198,7 @@ class Waiting:
             if listener.waiting is self:
                 leave(listener)
         _install()
+        _stand_still()  # a SIGTSTP that came as the run ended, which nobody makes this thread heed any more
         if self._ended_by:
             ending = end_process(self._ended_by)
             if error is None:  # the signal came when the run had its result
