@@ -59,7 +59,7 @@ def loop() -> asyncio.AbstractEventLoop:
             made = new_loop()
             thread = threading.Thread(target=_turn, args=(made,), name="crewlite-loop", daemon=True)
             try:
-                thread.start()
+                threads.start(thread)
                 _loop, _thread = made, thread
             finally:
                 if _loop is not made:  # the system or Python refuses the thread, or Ctrl-C came while it began

@@ -28,6 +28,15 @@ def begin(call: Call, name: str) -> None:
     (_mine.get() or _Threads(over=True)).begin(call, name)
 
 
+def start(thread: threading.Thread) -> None:
+    """Start a thread. Raises ProgramEnding if Python refuses it because the program ends."""
+    try:
+        thread.start()
+    except RuntimeError as error:
+        check_program_goes_on(error)
+        raise
+
+
 def check_program_goes_on(error: BaseException) -> None:
     """Raise ProgramEnding if an error is, or came from, Python's refusal of a thread because the program ends.
 

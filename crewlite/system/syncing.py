@@ -6,7 +6,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+
+from crewlite.lazy import futures
 
 if sys.platform == "darwin":
     import fcntl
@@ -28,8 +30,9 @@ def sync(handles: Sequence[int]) -> None:
             _sync(handle)
 
     helping = list[Future[None]]()
-    with ThreadPoolExecutor(_SYNCERS) as helpers:
+    with contextlib.ExitStack() as ended:
         with contextlib.suppress(RuntimeError):  # no thread can start, as when the main thread has ended
+            helpers = ended.enter_context(futures.ThreadPoolExecutor(_SYNCERS))
             for _ in range(min(_SYNCERS, len(handles)) - 1):
                 helping.append(helpers.submit(work))
         work()

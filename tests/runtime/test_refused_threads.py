@@ -199,3 +199,28 @@ except RuntimeError as error:
 def test_an_executor_that_was_shut_down_is_no_end_of_the_program_where_the_system_has_no_more_threads():
     done = children.run([sys.executable, "-c", SHUT_DOWN], stdout=children.PIPE, text=True, check=True)
     assert done.stdout == "RuntimeError('cannot schedule new futures after shutdown')\n"
+
+
+BEGUN_AT_THE_END = """
+import threading
+from crewlite import Agent, CheckpointConfig
+from crewlite.errors import ProgramEnding
+from crewlite.testing import ScriptedLLM
+
+def begin():
+    threading.main_thread().join()
+    agent = Agent(role="Reader", goal="Read.", llm=ScriptedLLM(["read"]), checkpoint=CheckpointConfig(location="runs"))
+    try:
+        print(agent.kickoff("Read."))
+    except ProgramEnding as error:
+        print("read" if error.refusal.endswith("interpreter shutdown") else error.refusal)
+
+threading.Thread(target=begin).start()
+"""
+
+
+def test_a_first_kickoff_after_the_main_thread_has_ended_runs_or_says_that_the_program_is_ending(tmp_path):
+    """By Python 3.12.1 all threads are refused then; others refuse those of executors."""
+    said = {"stdout": children.PIPE, "stderr": children.PIPE, "text": True, "check": True}
+    done = children.run([sys.executable, "-c", BEGUN_AT_THE_END], cwd=tmp_path, **said)
+    assert (done.stdout, done.stderr) == ("read\n", "")
