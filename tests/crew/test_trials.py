@@ -287,6 +287,7 @@ def written(text):
         (lambda crew: crew.train(1, feedback="x"), "wanted a function that takes the TaskOutput, a list"),
         (lambda crew: crew.train(1, feedback=[{"ine": "x"}]), "a mapping of task name to text (one, two)"),
         (lambda crew: crew.train(1), "asks people"),
+        (lambda crew: crew.train(1, feedback=["x"], run_id="r"), "this crew has no store to record runs in"),
         (lambda crew: crew.bound_to("r").test(1, "offline"), "bound to one run, but a test starts several"),
         (lambda crew: crew.with_(trained_agents_file="no.json").kickoff(TOPIC), "there is no file no.json"),
         (

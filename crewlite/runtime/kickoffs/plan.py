@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from crewlite import kinds
 from crewlite.concurrency import background
 from crewlite.errors import ConfigError
 from crewlite.runtime.kickoffs.request import Request
@@ -63,8 +64,9 @@ def plan(root: Root[Any], request: Request) -> Plan:
     if config is None and (request.run_id is not None or request.operation_id is not None or request.resume):
         named = f"operation_id={request.operation_id!r}" if request.run_id is None else f"run_id={request.run_id!r}"
         wish = "resume=True looks for" if request.resume else f"{named} names"
+        owner = kinds.CREW if kinds.of(root.kind) is kinds.TRIAL else root.kind  # a trial is stored as its crew is
         raise ConfigError(
-            f"{wish} a recorded run, but this {root.kind} has no store to record runs in: give it checkpoint=True"
+            f"{wish} a recorded run, but this {owner} has no store to record runs in: give it checkpoint=True"
         )
     listed = config.on_events if config and isinstance(config.on_events, tuple) else ()
     if listed and set(listed) <= root.never_emitted:
