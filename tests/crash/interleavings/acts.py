@@ -13,7 +13,9 @@ from datetime import timedelta
 from typing import Any
 
 from interleavings.scenes import (
+    BY_HAND,
     LONG,
+    PAYMENT,
     QUESTION,
     RUN,
     Site,
@@ -22,11 +24,12 @@ from interleavings.scenes import (
     buys,
     crew,
     flow,
+    pays,
     traced,
 )
 
 from crewlite import Crew
-from crewlite.errors import CrewliteError, RefError, Suspended
+from crewlite.errors import CrewliteError, InDoubt, RefError, Suspended
 from crewlite.events import TaskCompletedEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.state import RuntimeState
@@ -54,13 +57,15 @@ def kick(
     return {"raw": [output.raw for output in result.tasks_output], "durability": result.durability}
 
 
-def kick_flow(site: Site, func: Callable[[int], int], run_id: str = RUN, **more: Any) -> Said:
+def kick_flow(site: Site, func: Callable[[int], int], run_id: str | None = RUN, **more: Any) -> Said:
     """Kick off a flow, or go on with its run."""
     with traced(site):
         try:
             return {"raw": flow(site, func).kickoff(1, run_id=run_id, **more)}
         except Suspended as waits:
             return {"waits": sorted(waits.waiting)}
+        except InDoubt as asks:
+            return {"in doubt": asks.address}
 
 
 def _resume(**fields: Any) -> Act:
@@ -192,6 +197,11 @@ def _answer(value: int) -> Act:
     return do
 
 
+def _pay(**word: Any) -> Act:
+    """Go on with the run that pays. `word`: what a person says of the payment that was cut."""
+    return lambda site: kick_flow(site, pays, **word)
+
+
 def _look(site: Site) -> Said:
     """Every verb that lists or reads."""
     refused: list[str] = []
@@ -295,7 +305,7 @@ VERBS: dict[str, tuple[tuple[str, ...], Act]] = {
     "resume.place": (("cut",), _from_checkpoint),
     "resume.branch": (("grove",), _resume(ref=f"{RUN}/side")),
     "crew.fork": (("cut",), _crew_fork),
-    "fork.head": (("cut", "grove", "back", "state"), _fork(branch="fh")),
+    "fork.head": (("cut", "grove", "back", "state", "doubt", "paid"), _fork(branch="fh")),
     "fork.place": (("cut", "grove"), _fork_checkpoint(branch="fp")),
     "fork.tail": (("back",), _fork(f"{RUN}@abandoned:1", branch="ft")),
     "fork.once": (("cut",), _fork(operation_id="once", branch="fo")),
@@ -307,18 +317,21 @@ VERBS: dict[str, tuple[tuple[str, ...], Act]] = {
     "label": (("cut", "long", "grove", "back"), _label(f"{RUN}@task:t0", "good")),
     "label.tail": (("back",), _label(f"{RUN}@abandoned:1", "good")),
     "explore": (("cut",), _explore),
-    "prune": (("cut", "grove", "back", "waiting", "state"), _prune(keep_last=1)),
+    "prune": (("cut", "grove", "back", "waiting", "state", "doubt", "paid"), _prune(keep_last=1)),
     "prune.old": (("cut", "grove", "bought"), _prune(older_than=timedelta(0))),
-    "delete": (("cut", "grove", "back", "waiting", "state"), _delete),
+    "delete": (("cut", "grove", "back", "waiting", "state", "doubt"), _delete),
     "export": (("cut", "grove", "back"), _export),
     "import": (("new", "cut", "grove", "back"), _import),
     "doctor": (("cut", "grove", "back"), _doctor(repair=False)),
     "repair": (("cut", "grove", "back", "state"), _doctor(repair=True)),
-    "cancel": (("cut", "waiting"), _cancel),
+    "cancel": (("cut", "waiting", "doubt"), _cancel),
     "answer": (("waiting",), _answer(5)),
     "flow": (("waiting",), lambda site: kick_flow(site, asks)),
     "flow.answers": (("waiting",), lambda site: kick_flow(site, asks, answers={QUESTION: 5})),
-    "list": (("cut", "grove", "back"), _look),
+    "pay": (("doubt", "paid"), _pay()),
+    "pay.again": (("doubt",), _pay(rerun=[PAYMENT])),
+    "pay.by_hand": (("doubt",), _pay(answers={PAYMENT: BY_HAND})),
+    "list": (("cut", "grove", "back", "doubt"), _look),
     "rebuild": (("cut",), _rebuild),
     "preview": (("cut",), _preview),
     "state": (("state",), _use),
@@ -335,21 +348,27 @@ ACTS: dict[str, tuple[tuple[str, ...], Act]] = {
     "claim": (("cut",), _claims()),
     "claim and release": (("cut",), _claims(released=True)),
     "side finishes": (("grove",), _resume(ref=f"{RUN}/side")),
-    "fork": (("cut", "long", "grove", "back", "waiting", "state"), _fork()),
+    "fork": (("cut", "long", "grove", "back", "waiting", "state", "doubt", "paid"), _fork()),
     "fork a place": (("cut", "long", "grove", "back"), _fork_checkpoint()),
     "rewind": (("cut", "long", "grove"), _rewind(f"{RUN}@task:t1")),
     "undo": (("back",), _rewind(f"{RUN}@abandoned:1")),
     "label": (("cut", "long", "grove", "back"), _label(f"{RUN}@task:t1", "good")),
     "explore": (("cut",), _explore),
-    "prune": (("new", "cut", "long", "grove", "back", "waiting", "state"), _prune(keep_last=1)),
+    "prune": (
+        ("new", "cut", "long", "grove", "back", "waiting", "state", "doubt", "paid"),
+        _prune(keep_last=1),
+    ),
     "prune old": (("cut", "grove", "bought"), _prune(older_than=timedelta(0))),
-    "delete": (("cut", "long", "grove", "back", "waiting", "state"), _delete),
+    "delete": (("cut", "long", "grove", "back", "waiting", "state", "doubt"), _delete),
     "begin anew": (("cut",), _anew),
     "swap": (("cut", "grove", "back"), _swap),
     "import": (("new", "cut", "grove", "back"), _import),
-    "cancel": (("cut", "long", "waiting"), _cancel),
+    "cancel": (("cut", "long", "waiting", "doubt", "paid"), _cancel),
     "answer": (("waiting",), _answer(6)),
     "flow": (("waiting",), VERBS["flow.answers"][1]),
+    "pay": (("doubt", "paid"), VERBS["pay"][1]),
+    "pay again": (("doubt",), VERBS["pay.again"][1]),
+    "pay by hand": (("doubt",), VERBS["pay.by_hand"][1]),
     "repair": (("cut", "long", "grove", "back", "waiting", "state"), _doctor(repair=True)),
     "list": (("cut", "long", "grove", "back"), _look),
     "state": (("state",), _use),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interleavings.acts import SAME, Said, kick, kick_flow
-from interleavings.scenes import BYSTANDER, QUESTION, RUN, Site, asks, buys
+from interleavings.scenes import BY_HAND, BYSTANDER, PAYMENT, QUESTION, RUN, Site, asks, buys, pays
 
 from crewlite import errors
 from crewlite.errors import CrewliteError
@@ -96,6 +96,7 @@ def _view(run: RunHistory) -> dict[str, Any]:
     return {
         "status": run.status,
         "kind": run.definition["kind"],
+        "name": run.definition["name"],
         "tasks": len(run.definition.get("tasks", ())),
         "finished": _finished(run),
         "tails": [_finished(tail) for tail in run.abandoned],
@@ -105,6 +106,7 @@ def _view(run: RunHistory) -> dict[str, Any]:
         "labels": [[place.label, place.id, place.seq] for place in places if place.label],
         "base": run.base and (run.base.branch, run.base.seq),
         "waiting": [asked.address for asked in run.waiting],
+        "receipt": next((step.value for step in run.steps if step.address == PAYMENT), None),
         "at_work": run.at_work,
         "digest": run.digest,
     }
@@ -165,6 +167,8 @@ def _resumed(site: Site, name: str, run: dict[str, Any]) -> Iterable[str]:
             wanted[0] = "edited 0"
         if found != {"raw": wanted, "durability": "sync"}:
             yield str(found)
+    elif run["name"] == "pays":
+        yield from _paid_as_said(site, name, run)
     elif run["kind"] == "flow" and branch == "main":
         func, right = (asks, (14, 16)) if run_id == RUN else (buys, (101,))
         found = kick_flow(site, func, run_id)
@@ -172,6 +176,16 @@ def _resumed(site: Site, name: str, run: dict[str, Any]) -> Iterable[str]:
             found = kick_flow(site, func, run_id, answers={QUESTION: 5})
         if found.get("raw") not in right:
             yield str(found)
+
+
+def _paid_as_said(site: Site, name: str, run: dict[str, Any]) -> Iterable[str]:
+    """Go on with a branch that pays: a payment in doubt is asked about, and what was said of it holds."""
+    found = kick_flow(site, pays, None, from_checkpoint=name)
+    if PAYMENT not in run["finished"] and "in doubt" not in found:
+        yield f"{found}, though the payment is in doubt"
+    found = kick_flow(site, pays, None, from_checkpoint=name, answers={PAYMENT: run["receipt"] or BY_HAND})
+    if found["raw"] != 2 * (run["receipt"] or BY_HAND):
+        yield str(found)
 
 
 def judge(
@@ -183,6 +197,7 @@ def judge(
         broken += [f"{name} {text}" for text in _manners(outcome)]
     broken += _acknowledged(found, trace)
     broken += _remaining(verb, act, before, found, trace)
+    broken += _paid_once(verb, act, before, found, outcomes, trace)
     broken += _done(verb, act, before, found, outcomes[0])
     return list(dict.fromkeys(broken))
 
@@ -230,6 +245,22 @@ def _acknowledged(found: Seen, trace: list[list[str]]) -> Iterable[str]:
             known.add(step)
             if not {address, ""} & _held(found.runs.get(name), rewound=name in rewound):
                 yield f"lost: {address} of {name}, which was acknowledged"
+
+
+def _paid_once(
+    verb: str, act: str, before: Seen, found: Seen, outcomes: tuple[Outcome, Outcome], trace: list[list[str]]
+) -> Iterable[str]:
+    """A call with effect="once" is made when a person has said so, and no second time; its receipt is kept."""
+    made = {line[4] for line in trace if line[0] == "paid" and line[3] == PAYMENT}
+    if len(made) > ("again" in verb + act):
+        yield f"the payment was made {len(made)} times"
+    was, main = before.runs.get(f"{RUN}/main", {}), found.runs.get(f"{RUN}/main")
+    if main and was.get("receipt") and main["receipt"] != was["receipt"]:
+        yield f"lost: the receipt {was['receipt']}"
+    for outcome in outcomes:
+        raw = (outcome.said or {}).get("raw")
+        if main and main["name"] == "pays" and raw is not None and raw != 2 * (main["receipt"] or 0):
+            yield f"told {raw}, and the receipt is {main['receipt']}"
 
 
 def _held(run: dict[str, Any] | None, *, rewound: bool) -> set[str]:

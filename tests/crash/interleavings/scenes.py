@@ -30,6 +30,9 @@ LONG = 36
 """Tasks of a run with more than 64 commits, so that its journal is compacted while it runs."""
 RUN, BYSTANDER = "r", "z"
 QUESTION = "human:more"
+PAYMENT = "step:pay"
+BY_HAND = 5
+"""What a person says that the payment gave."""
 
 
 class Stop(Exception):
@@ -123,6 +126,12 @@ def last(n: int) -> int:
     return n * 2
 
 
+@step(effect="once")
+def pay(n: int) -> int:
+    """Made once, or again when a person says so: it gives a receipt."""
+    return n * 10
+
+
 @step(cache=True, version="1")
 def dear(n: int) -> int:
     """Kept for other runs."""
@@ -134,6 +143,11 @@ def asks(n: int) -> int:
     got = first(n)
     more = ask("How much more?", int, name="more")
     return last(got + more)
+
+
+def pays(n: int) -> int:
+    """Makes a payment that may be made only once."""
+    return last(pay(first(n)))
 
 
 def buys(n: int) -> int:
@@ -203,6 +217,30 @@ def _waiting(site: Site) -> None:
         flow(site, asks).kickoff(1, run_id=RUN)
 
 
+def _doubt(site: Site) -> None:
+    _pays_until(site, StepStartedEvent, PAYMENT)
+
+
+def _paid(site: Site) -> None:
+    _pays_until(site, StepStartedEvent, "step:last")
+
+
+def _pays_until(site: Site, kind: type[BaseEvent], address: str) -> None:
+    """A payment whose process is cut off as a step begins."""
+
+    async def main() -> None:
+        def stop(source: object, event: BaseEvent) -> None:
+            if event.address == address:
+                work.cancel()
+
+        with event_bus.on(kind, stop):
+            work = asyncio.ensure_future(flow(site, pays).akickoff(1, run_id=RUN))
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+
+    asyncio.run(main())
+
+
 def _state(site: Site) -> None:
     with RuntimeState.open(RUN, site.location, site.provider) as state:
         for count in (1, 2):
@@ -221,6 +259,8 @@ SCENES: dict[str, Callable[[Site], None]] = {
     "grove": _grove,
     "back": _back,
     "waiting": _waiting,
+    "doubt": _doubt,
+    "paid": _paid,
     "state": _state,
     "bought": _bought,
 }
