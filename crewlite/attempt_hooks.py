@@ -80,15 +80,17 @@ hooks_here: Callable[[], tuple[Hook, ...]] = _hooks.get
 """Returns the hooks of the run that calls this, the outer ones first."""
 
 
-async def hooked(attempt: Callable[[], Awaitable[T]], hooks: tuple[Hook, ...], info: AttemptInfo) -> T:
-    """Make an attempt with hooks around it."""
-    with _Hooked(hooks, info):
+async def hooked(
+    attempt: Callable[[], Awaitable[T]], hooks: tuple[Hook, ...], info: AttemptInfo, mask: Callable[[str], str]
+) -> T:
+    """Make an attempt with hooks around it. `mask` masks the secrets that the run knows."""
+    with _Hooked(hooks, info, mask):
         return await attempt()
 
 
 class _Hooked:
-    def __init__(self, hooks: tuple[Hook, ...], info: AttemptInfo) -> None:
-        self._hooks, self._info = hooks, info
+    def __init__(self, hooks: tuple[Hook, ...], info: AttemptInfo, mask: Callable[[str], str]) -> None:
+        self._hooks, self._info, self._mask = hooks, info, mask
         self._open: list[tuple[Hook, AbstractContextManager[Any]]] = []
 
     def __enter__(self) -> None:
@@ -128,7 +130,7 @@ class _Hooked:
                         ending = problem
                     elif problem is not error:
                         about = f"{type(problem).__name__}: {text_of(problem)}"
-                        log.warning("the hook %s raised after %s: %s", _name(hook), self._what, about)
+                        log.warning("the hook %s raised after %s: %s", _name(hook), self._what, self._mask(about))
         finally:
             durable.reattach(token)
         if ending:

@@ -19,10 +19,16 @@ from crewlite.definitions.callables import is_generator
 from crewlite.errors import repr_of
 from crewlite.events.base import BaseEvent
 from crewlite.texts import tracebacks
+from crewlite.texts.secrets import Secrets
 
 log = logging.getLogger("crewlite.events")
 
 Handler = Callable[..., Any]
+
+masking: contextvars.ContextVar[Callable[[str], str]] = contextvars.ContextVar(
+    "crewlite_masking", default=lambda text: Secrets.of().mask(text)
+)
+"""Masks the secrets that the run of the current event knows; without a run, those of the environment."""
 
 event_chain: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("crewlite_event_chain", default=())
 """The types of the events whose handlers led to the current event, and its own type last."""
@@ -64,6 +70,8 @@ class Delivery:
     event: BaseEvent
     state: Any
     chain: tuple[str, ...]
+    mask: Callable[[str], str]
+    """Masks the secrets that the run of the event knows."""
 
 
 @dataclass(eq=False)
@@ -122,7 +130,7 @@ class Lane:
         except BaseException as error:  # the border: a handler ends neither its queue nor a loop
             if ends_task(error):
                 raise
-            report(self.receiver, delivery.event, error)
+            report(self.receiver, delivery, error)
 
 
 within_lanes: contextvars.ContextVar[tuple[Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())
@@ -159,7 +167,9 @@ def _fits(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
-def report(receiver: Receiver, event: BaseEvent, error: BaseException) -> None:
-    """Log an error that a handler raised."""
-    tracebacks.shorten(error)
-    log.error("Handler %s failed on %s: %s", receiver.name, event.type, repr_of(error), exc_info=error)
+def report(receiver: Receiver, delivery: Delivery, error: BaseException) -> None:
+    """Log an error that a handler raised, with the secrets of the run masked."""
+    trace = tracebacks.text(error)
+    shown, said = delivery.mask(trace), delivery.mask(repr_of(error))
+    about, text = (None, f"\n{shown}") if shown != trace else (error, "")  # formatters show an error as it is
+    log.error("Handler %s failed on %s: %s%s", receiver.name, delivery.event.type, said, text, exc_info=about)

@@ -37,6 +37,7 @@ from crewlite.events.delivery import (
     Receiver,
     event_chain,
     log,
+    masking,
     report,
     takes_state,
     within_lanes,
@@ -151,7 +152,7 @@ class EventBus(Hinting):
             log.error("Events emit each other without end; stopped after %d: %s", len(types), " -> ".join(types[-8:]))
             return
         event.emitted_by(source)
-        delivery = Delivery(receivers, source, event, state, types)
+        delivery = Delivery(receivers, source, event, state, types, masking.get())
         queue: deque[Delivery] | None = getattr(self._local, "queue", None)
         if queue is not None:
             queue.append(delivery)
@@ -303,7 +304,7 @@ class EventBus(Hinting):
                 except BaseException as error:  # the border: an error in a handler affects nothing else
                     if isinstance(error, KeyboardInterrupt | SystemExit) and not background.on_loop_thread():
                         raise  # on the background loop's thread it would end the loop, and callers would wait for ever
-                    report(receiver, event, error)
+                    report(receiver, delivery, error)
         finally:
             durable.reattach(inside)
             event_chain.reset(token)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
-from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, LLMReply, Task, ToolCall, event_bus
+from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, LLMReply, Task, ToolCall, around, event_bus
 from crewlite.errors import ConfigError, CrewliteError, InputsChanged, NotCodable, Suspended
-from crewlite.events import BaseEvent
+from crewlite.events import BaseEvent, FlowStartedEvent
 from crewlite.flow import Flow, flow, human_feedback, start, step
 from crewlite.recovery import FailurePolicy, LLMClassifier, escalate, suspend
 from crewlite.testing import ScriptedLLM
@@ -328,3 +329,51 @@ def test_the_text_of_a_secret_input_appears_nowhere(said, location):
     assert login == [f"Bearer {secret}"] * 2, "the code is given the text itself, so it is not recorded"
     assert "step:header cannot be recorded" in said()
     assert secret not in said()
+
+
+def test_the_error_of_a_handler_or_a_hook_is_logged_without_secrets(monkeypatch, caplog):
+    monkeypatch.setenv("SOME_API_KEY", CANARIES["environment"])
+    caplog.set_level(logging.DEBUG)
+
+    def refused(source, event):
+        raise PermissionError(f"401 for {CANARIES['environment']}")
+
+    async def refused_later(source, event):
+        raise PermissionError(f"401 for {CANARIES['environment']}")
+
+    @contextmanager
+    def hook(seen):
+        yield
+        raise PermissionError(f"401 for {CANARIES['environment']}")
+
+    @flow
+    def work():
+        return "done"
+
+    with event_bus.on(FlowStartedEvent, refused), event_bus.on(FlowStartedEvent, refused_later), around(hook):
+        assert work.kickoff() == "done"
+        event_bus.flush()
+    shown = caplog.text + "".join(str(record.exc_info) for record in caplog.records)
+    assert shown.count("PermissionError('401 for [secret]')") == 2
+    assert "the hook hook raised" in shown
+    assert "Traceback" in shown
+    assert CANARIES["environment"] not in shown
+
+
+def test_no_control_character_of_an_error_reaches_a_log(caplog):
+    caplog.set_level(logging.INFO)
+    failing = [OSError("gone \x1b]0;title\x07\nERROR: a line of its own")]
+
+    @step(retries=1)
+    def work():
+        if failing:
+            raise failing.pop()
+        return "done"
+
+    @flow
+    def outer():
+        return work()
+
+    assert outer.kickoff() == "done"
+    [retry] = [record.getMessage() for record in caplog.records if "attempt 1 at" in record.getMessage()]
+    assert retry.isprintable()

@@ -52,6 +52,7 @@ from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
 from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
 from crewlite.state.format.outcome import Attempt, recorded_remedy
 from crewlite.state.format.record import Record
+from crewlite.texts.wording import escaped
 
 log = logging.getLogger("crewlite.run")
 suspending = lazy("crewlite.runtime.people.suspending")  # its questions are steps, which this module helps to run
@@ -162,7 +163,7 @@ def _log_retry(frame: Frame, error: str, attempt: int, begun: Mapping[str, Any])
     run, where = frame.run, frame.run.called(frame.address)
     text = f"attempt {attempt} at {where} failed ({error}); {begun['remedy']} in {begun['delay']:.3g} s"
     about = {"run_id": run.run_id, "branch": run.branch, "address": frame.address}
-    log.info("%s/%s: %s", run.run_id, run.branch, frame.mask(text), extra=about)
+    log.info("%s/%s: %s", run.run_id, run.branch, escaped(frame.mask(text)), extra=about)
 
 
 async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:

@@ -252,7 +252,7 @@ class Execution(Generic[T]):
     def _attempt(self, frame: Frame, number: int) -> Awaitable[T]:
         """Return the awaitable of attempt `number`, with the hooks and limits around its work."""
         if around := hooks_here():
-            return hooked(partial(self._limited, frame), around, self._info(number))
+            return hooked(partial(self._limited, frame), around, self._info(number), frame.mask)
         if self.budgets or self.step.timeout is not None or self.step.deadline is not None:
             return self._limited(frame)
         return frame.work(self.step)

@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from crewlite.durable import Said
 from crewlite.errors import InDoubt, NotCodable, Redacted, ends_run, text_of
 from crewlite.events.base import BaseEvent, EventNote, open_fields, type_of
+from crewlite.events.delivery import masking
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now_text
 from crewlite.recovery.guards import Guard
@@ -320,9 +321,13 @@ class Run:
         `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
         """
         state = RuntimeState(self.journal, event.type, event.address or "", moment)
-        with self.journal.states.dropping() if again else nullcontext():
-            event_bus.emit(source, event, state)
-            self.journal.states.settle()  # while somebody holds the state
+        before = masking.set(self.journal.secrets.mask)
+        try:
+            with self.journal.states.dropping() if again else nullcontext():
+                event_bus.emit(source, event, state)
+                self.journal.states.settle()  # while somebody holds the state
+        finally:
+            masking.reset(before)
 
     def idempotency_key(self, address: str) -> str:
         """Return a key that is the same for every attempt at a step, and differs between steps, runs and branches.
