@@ -251,6 +251,8 @@ def _paid_once(
     verb: str, act: str, before: Seen, found: Seen, outcomes: tuple[Outcome, Outcome], trace: list[list[str]]
 ) -> Iterable[str]:
     """A call with effect="once" is made when a person has said so, and no second time; its receipt is kept."""
+    if {verb, act} & {*TAKES_AWAY}:  # a kickoff after it begins the run anew
+        return
     made = {line[4] for line in trace if line[0] == "paid" and line[3] == PAYMENT}
     if len(made) > ("again" in verb + act):
         yield f"the payment was made {len(made)} times"
