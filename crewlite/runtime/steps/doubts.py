@@ -28,13 +28,23 @@ def kind_and_name(step: Step[Any]) -> str:
     return f"{step.kind} {step.name or ''}".strip()
 
 
-def intended(
-    step: Step[Any], address: str, fingerprint: str, released: Sequence[str], mask: Callable[[str], str]
-) -> CommitParts:
-    """Build the part of a commit that records that a call is about to be made. `released`: see Earlier."""
-    arguments = _arguments(step, mask) if step.kind is kinds.TOOL else ""  # those of other steps are not recorded
-    intent = CommitParts(intents=[(address, step.effect, fingerprint), *((at, "none") for at in released)])
-    return {**intent, "arguments": {address: arguments}} if arguments else intent
+async def intend(run: Run, step: Step[Any], address: str, fingerprint: str, released: Sequence[str]) -> None:
+    """Record that a call is about to be made, and wait until that is on disk. `released`: see Earlier.
+
+    Nothing is recorded if that was done when the call was planned. Raises StoreError if it cannot be saved.
+    """
+    record, mask = run.record, run.journal.secrets.mask
+    is_new = address not in record.intents or address in record.outcomes
+    is_another_doubt = waits_for_inner_call(record, address) or is_made_again(run, address)  # if it is cut from here on
+    if is_new or is_another_doubt or released:
+        intent = CommitParts(intents=[(address, step.effect, fingerprint), *((at, "none") for at in released)])
+        if step.kind is kinds.TOOL and (arguments := _arguments(step, mask)):  # those of others are not recorded
+            intent["arguments"] = {address: arguments}
+        await run.journal.save(intent, now=True)
+    await run.journal.assured(
+        'a call with effect="once" is not made while nothing can be saved: make the store writable'
+    )
+    run.once.begun.add(address)
 
 
 def planned(calls: Sequence[Intent], run: Run, mode: Mode) -> CommitParts:

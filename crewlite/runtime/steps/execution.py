@@ -33,7 +33,7 @@ from crewlite.runtime.steps.doubts import (
     check_asks_the_same,
     doubt,
     given_by_person,
-    intended,
+    intend,
     is_made_again,
     kind_and_name,
     may_have_taken_effect,
@@ -51,7 +51,6 @@ from crewlite.state.format.operations import Operation, applied
 from crewlite.state.format.outcome import by_reference
 from crewlite.state.journal.conflicts import Start
 from crewlite.state.journal.view import View
-from crewlite.state.reading.steps import waits_for_inner_call
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -109,26 +108,24 @@ class Execution(Generic[T]):
                 await run.journal.save({"steps": [*starmap(invalidated, anew)]})
                 run.unused |= run.record.edited.keys() & {at for at, _ in anew}  # as a resume would ask for them
             clock = time.perf_counter()
-            earlier = kept(step, frame) if address in run.undecided else None
+            failed = kept(step, frame) if address in run.undecided else None  # in an earlier kickoff
             try:
-                value, failed = earlier.again() if earlier else (await self._attempt(frame, number), None)
-                if step.failure and not earlier and (reported := step.failure(value)) is not None:
-                    failed = FailedAttempt(reported, _ms(clock), self._said(frame), has_outcome=True, outcome=value)
+                value = failed.reported() if failed else await self._attempt(frame, number)
+                failed = failed or (self._reported(frame, value, clock) if step.failure else None)
                 changes, conflicts = self._changes(view) if states.common.used and failed is None else ((), ())
             except BaseException as error:  # the border: a failure is recorded, then raised unless a remedy is left
                 frame.cut()  # what it has left behind begins nothing more
                 if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):
                     states.end(view)
                     raise
-                usage = step.usage_of_failure() if step.usage_of_failure else None
-                failed = earlier or FailedAttempt(error, _ms(clock), self._said(frame), usage=usage)
-            took = failed.milliseconds if failed else _ms(clock)
+                failed = failed or self._raised(frame, error, clock)
             states.end(view, finished=failed is None)
-            remedy = await remedied(step, frame, failed, number, past) if failed else None
-            if remedy is None or isinstance(remedy, Abort):  # without an outcome, `remedied` has raised
-                return value, Ended(changes, conflicts, frame, number, took)
-            conflict = failed.error if failed else None
-            if isinstance(conflict, StateConflict) and conflict.address == address and outer.state:
+            if failed is None:
+                return value, Ended(changes, conflicts, frame, number, _ms(clock))
+            remedy = await remedied(step, frame, failed, number, past)
+            if isinstance(remedy, Abort):  # the outcome counts, though it reports a failure: else `remedied` has raised
+                return value, Ended(frame=frame, attempt=number, milliseconds=failed.milliseconds)
+            if isinstance(failed.error, StateConflict) and failed.error.address == address and outer.state:
                 self.start = outer.state.newest_inside()
             run.once.leave(frame.children.prefix)
             await self._pause(remedy.after)
@@ -136,6 +133,18 @@ class Execution(Generic[T]):
             if not address:
                 self.start = states.beginning
             view = states.begin(address, self.start, applied(self.start.values, by_handlers))
+
+    def _reported(self, frame: Frame, value: T, clock: float) -> FailedAttempt | None:
+        """Return the failed attempt whose outcome reports a failure; None if it reports none."""
+        error = self.step.failure(value) if self.step.failure else None
+        if error is None:
+            return None
+        return FailedAttempt(error, _ms(clock), self._said(frame), has_outcome=True, outcome=value)
+
+    def _raised(self, frame: Frame, error: Exception, clock: float) -> FailedAttempt:
+        """Return the failed attempt that has raised an error."""
+        usage = self.step.usage_of_failure() if self.step.usage_of_failure else None
+        return FailedAttempt(error, _ms(clock), self._said(frame), usage=usage)
 
     async def _prepared(self) -> tuple[T, Ended] | None:
         """Do what precedes the first attempt. Return an outcome that takes no work, if there is one (see `_known`)."""
@@ -177,7 +186,7 @@ class Execution(Generic[T]):
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
             return found.value, Ended(found.changes, reused=found.origin)
         if once:
-            await self._intend(earlier.released)
+            await intend(run, step, address, self.fingerprint, earlier.released)
         return None
 
     async def _earlier(self, in_doubt: bool) -> Earlier:
@@ -197,18 +206,6 @@ class Execution(Generic[T]):
             if kept(step, last) is None:  # else it waits for its remedy
                 raise doubt(step, address, run, None if asks_the_same(run.record, address, self.fingerprint) else "")
         return earlier
-
-    async def _intend(self, released: Sequence[str]) -> None:
-        """Record that the call is about to be made, and begin it once that is on disk. `released`: see Earlier."""
-        run, address = self.outer.run, self.address
-        is_new = address not in run.record.intents or address in run.record.outcomes
-        goes_on = waits_for_inner_call(run.record, address)
-        if is_new or goes_on or released or is_made_again(run, address):  # what is cut from here on is another doubt
-            await run.journal.save(intended(self.step, address, self.fingerprint, released, self.outer.mask), now=True)
-        await run.journal.assured(
-            'a call with effect="once" is not made while nothing can be saved: make the store writable'
-        )
-        run.once.begun.add(address)
 
     async def _settle(self, address: str, value: T) -> None:
         """Record what a person says that a call in doubt gave, so that it answers each later attempt."""

@@ -46,11 +46,11 @@ class FailedAttempt:
     usage: UsageRecord | None = None
     """Of a model call: the usage of its reply, which was no answer; None if no reply came."""
 
-    def again(self) -> tuple[Any, FailedAttempt]:
-        """Return (the outcome that reports the failure, this object); raise the error if there is no such outcome."""
+    def reported(self) -> Any:
+        """Return the outcome that reports the failure. Raises the error if there is no such outcome."""
         if not self.has_outcome:
             raise self.error
-        return self.outcome, self
+        return self.outcome
 
 
 def described(step: Step[Any], frame: Frame, failed: FailedAttempt, error: Exception) -> ErrorRecord:
