@@ -68,28 +68,27 @@ def _earlier_calls(frame: Frame, step: Step[Any], address: str, fingerprint: str
     if address in record.edited or not _may_stand_elsewhere(frame, address):
         return NOTHING_EARLIER
     comparable, place = is_comparable(step), without_tries(address)
-    same_place = without_tries(prefix_beside(address))
     free = [at for at in _made_elsewhere(record, address, fingerprint) if not is_given(frame, at, address)]
-    here = [at for at in free if without_tries(prefix_beside(at)) == same_place]
     asked = {at: _asked(record, at) for at in free}
-
-    def asks_the_same(at: str) -> bool:
-        return asked[at] == fingerprint if comparable and asked[at] else without_tries(at) == place
-
-    alike = sorted(filter(asks_the_same, free), key=lambda at: at not in here)  # in their order, those in place first
-    ended = (record.outcomes[at] for at in alike if at in record.outcomes)
-    if made := next((one for one in ended if one.fingerprint == fingerprint), None):
-        return Earlier(made=made)
-    doubts = [at for at in free if (at in here or at in alike) and may_have_taken_effect(run, at)]
-    first = next((at for at in doubts if at in alike), "")
-    released = list[str]()
-    for at in [first] if first else doubts:
-        if is_made_again(run, at):
-            released.append(at)
-        elif at not in run.answers or not step.answer:
-            raise doubt(step, at, run, None if first else "")
-        elif first:
-            return Earlier(known=first)
+    alike = [
+        at for at in free if (asked[at] == fingerprint if comparable and asked[at] else without_tries(at) == place)
+    ]
+    same_place = without_tries(prefix_beside(address))
+    here = [at for at in free if without_tries(prefix_beside(at)) == same_place]
+    ended = [at for at in alike if at in record.outcomes and record.outcomes[at].fingerprint == fingerprint]
+    if ended:
+        made = min(ended, key=lambda at: at not in here)  # the first of those in place, else the first of all
+        return Earlier(made=record.outcomes[made])
+    if same := next((at for at in alike if may_have_taken_effect(run, at)), ""):
+        if is_made_again(run, same):
+            return Earlier(released=[same])
+        if same in run.answers and step.answer:
+            return Earlier(known=same)
+        raise doubt(step, same, run)
+    doubts = [at for at in here if may_have_taken_effect(run, at)]
+    released = [at for at in doubts if is_made_again(run, at)]
+    if undecided := [at for at in doubts if at not in released and not (at in run.answers and step.answer)]:
+        raise doubt(step, undecided[0], run, "")
     return Earlier(released=released)
 
 
@@ -152,37 +151,26 @@ def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
     cases: it is in an earlier attempt at a step around both calls; or the code around it requests other steps than were
     recorded, and has left it out or may do so.
     """
-    run, record = frame.run, frame.run.record
-    way = _way_to(at, frame, address)
+    run, record, way = frame.run, frame.run.record, _way_to(at, frame, address)
     if way is None:
         return False
     if at in run.once.requested:
         return True
-    around, top, steps = way
-    is_asked = top in around.children.asked
-    if steps:
-        if _was_left_out(record, [at, *steps[:-1]]):
-            return False
-        if not is_asked and record.kind_at(around.address).worker == "model":
-            return False  # its conversation has not come so far again
+    if way.is_left_out() or way.is_ahead_in_conversation():
+        return False
     own, outcome = record.outcomes.get(address), record.outcomes.get(at)
     if own and outcome and made in (address, own.reused_at) and outcome.order < own.order:
         return False  # it was free when the other one got its result
-    stays = not steps or is_before_change(record, at) or any(_is_once(record, one) for one in steps)
-    if stays or not _asks_otherwise(frame, around, top, address):
-        return True
-    if is_asked:  # what runs in it may still be answered by a recorded step around the call
-        return not way.has_ended() and any(map(record.end, steps[:-1]))
-    return record.end(top) is not None and not around.inherited.mode.diverged
+    return way.is_kept() or not _asks_otherwise(frame, way, address) or way.may_be_answered()
 
 
-def _asks_otherwise(frame: Frame, around: Frame, top: str, address: str) -> bool:
-    """Return whether the code in `around` is known to ask for other steps than were recorded.
+def _asks_otherwise(frame: Frame, way: _Way, address: str) -> bool:
+    """Return whether the code at the beginning of `way` is known to ask for other steps than were recorded.
 
     That is so as well if the call at `address` is not the one that was recorded in its place.
     """
-    mode, void = around.inherited.mode, around.run.record.void
-    both = top, child_around(address, around.children.prefix)
+    mode, void = way.frame.inherited.mode, way.frame.run.record.void
+    both = way.top, child_around(address, way.frame.children.prefix)
     return mode.diverged or mode.goes_otherwise or not void.keys().isdisjoint(both) or address in frame.children.moved
 
 
@@ -202,6 +190,7 @@ class _Way(NamedTuple):
     """The way to a call from the nearest frame that is around both this call and another one."""
 
     frame: Frame
+    call: str
     top: str
     """The step in that frame which is around the call; the call itself if the frame requests it."""
     steps: Sequence[str]
@@ -211,6 +200,27 @@ class _Way(NamedTuple):
         """Return whether the frame has requested `top` in this attempt, and that has its outcome or has failed."""
         children = self.frame.children
         return bool(children.asked.get(self.top)) or self.top in children.failed
+
+    def is_left_out(self) -> bool:
+        """Return whether the code of a step on the way has ended and did not request the next one."""
+        return bool(self.steps) and _was_left_out(self.frame.run.record, [self.call, *self.steps[:-1]])
+
+    def is_ahead_in_conversation(self) -> bool:
+        """Return whether the call is inside a step of a conversation that has not come so far again."""
+        is_asked, kind = self.top in self.frame.children.asked, self.frame.run.record.kind_at(self.frame.address)
+        return bool(self.steps) and not is_asked and kind.worker == "model"
+
+    def is_kept(self) -> bool:
+        """Return whether the call keeps its result whatever else the code asks for."""
+        record = self.frame.run.record
+        return not self.steps or is_before_change(record, self.call) or any(_is_once(record, one) for one in self.steps)
+
+    def may_be_answered(self) -> bool:
+        """Return whether a recorded step around the call may still answer, in code that asks otherwise."""
+        record = self.frame.run.record
+        if self.top in self.frame.children.asked:
+            return not self.has_ended() and any(map(record.end, self.steps[:-1]))
+        return record.end(self.top) is not None and not self.frame.inherited.mode.diverged
 
 
 def _way_to(at: str, frame: Frame, address: str) -> _Way | None:
@@ -224,7 +234,7 @@ def _way_to(at: str, frame: Frame, address: str) -> _Way | None:
     top = child_around(at, nearest.children.prefix)
     if nearest is not frame and (nearest.around is None or top == child_around(address, nearest.children.prefix)):
         return None
-    return _Way(nearest, top, [one for one in outers(at) if len(one) >= len(top)])
+    return _Way(nearest, at, top, [one for one in outers(at) if len(one) >= len(top)])
 
 
 def _was_left_out(record: Record, addresses: Sequence[str]) -> bool:
