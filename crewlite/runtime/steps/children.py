@@ -39,8 +39,8 @@ class Children(Numbering):
     """Awaited once, before the first child step begins."""
     task: asyncio.Task[Any] | None = None
     """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
-    made_once: dict[str, None] | None = None
-    """Unrequested calls with effect="once" that were begun in this attempt before: see `made_once`; None if unknown."""
+    unrequested_calls: dict[str, None] | None = None
+    """Calls with effect="once" that were begun in this attempt before: see `made_once`. None if not looked up yet."""
     recorded_calls: Iterator[str] | None = None
     """Addresses of the calls of the last reply, if that came from the record; none if they follow from their order."""
     drifted: tuple[str, ...] = ()

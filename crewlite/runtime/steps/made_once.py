@@ -29,20 +29,25 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
     another call was begun at `address`, it is an address that no step has. Code that has to ask for the recorded calls
     in their order stays at `address`. So does a fork with changes, which makes there again what its changes lead to.
     """
-    record = frame.run.record
+    record, children = frame.run.record, frame.children
     if not ((frame.run.resumed or record.attempts) and (begun := _unrequested(frame))):
         return address
     end = record.end(address)
     is_asked = address in begun and end and end.fingerprint == codec.digest([kinds.at(address).name, question])
-    if is_asked and not is_given(frame, address, address):
+    if is_asked and not is_given(frame, address, address):  # as below, without a look at the others
         take(frame, address, address)
         return requested(frame, address, address)
     digests = _digests(address, question)
     alike = [at for at in begun if _is_the_same(record, at, address, digests) and not is_given(frame, at, at)]
-    found = _found(frame, address, alike)
-    if found in alike:
-        take(frame, found, found)
-    return requested(frame, address, found) if found else address
+    if known := _known(frame, address, alike):
+        take(frame, known, known)
+        return requested(frame, address, known)
+    if address not in begun:
+        return requested(frame, address, address)
+    if _may_move(frame, address) or is_given(frame, address, address):
+        return requested(frame, address, next(at for at in children.beyond(address) if not _is_in_use(frame, at)))
+    # a fork's changes make the call at this address again; else it is refused, and the one there is still to come
+    return requested(frame, address, address) if is_before_change(record, address) else address
 
 
 def is_free(frame: Frame, address: str, question: codec.Json) -> bool:
@@ -62,8 +67,8 @@ def is_free(frame: Frame, address: str, question: codec.Json) -> bool:
 def requested(frame: Frame, address: str, found: str) -> str:
     """Note that the call which the code of `frame` requests at `address` has the address `found`, and return that."""
     children = frame.children
-    if children.made_once:
-        children.made_once.pop(found, None)
+    if children.unrequested_calls:
+        children.unrequested_calls.pop(found, None)
     if found != address:
         children.moved = {*children.moved, found}
     return found
@@ -72,33 +77,41 @@ def requested(frame: Frame, address: str, found: str) -> str:
 def _unrequested(frame: Frame) -> dict[str, None]:
     """Return the calls that were begun in this attempt before, and that its code has not requested yet."""
     children = frame.children
-    if children.made_once is None:
+    if children.unrequested_calls is None:
         begun = _begun(frame.run.record, children.prefix)
-        children.made_once = dict.fromkeys(at for at in begun if at not in children.asked)
-    return children.made_once
+        children.unrequested_calls = dict.fromkeys(at for at in begun if at not in children.asked)
+    return children.unrequested_calls
 
 
-def _found(frame: Frame, address: str, alike: list[str]) -> str | None:
-    """Return the address of a call requested at `address`, of which the calls `alike` were begun with its question.
+def _known(frame: Frame, address: str, alike: Collection[str]) -> str:
+    """Return which of the calls `alike`, begun with the same question, the one requested at `address` is; "" if none.
 
-    None if code that has to ask for the recorded calls in their order asks for another one, which will be refused.
+    It is the same one after every kill, whether it has ended or not: the one in its place, or else the first.
     """
-    record, mode, is_taken = frame.run.record, frame.inherited.mode, address in _unrequested(frame)
-    may_differ = not mode.strict_replay or mode.reruns(once=True) or not is_taken
-    changed, moved = is_before_change(record, address), bool(frame.children.moved)
-    free = moved or (may_differ and not changed)
+    record = frame.run.record
+    is_free, may_differ = _may_move(frame, address), _may_differ(frame, address)
 
-    def may_answer(at: str) -> bool:
-        kept = may_differ and not is_before_change(record, at)
-        return free or kept or at == address or at in record.edited or _differs(record, at)
+    def may_be(at: str) -> bool:
+        if is_free or at == address or at in record.edited or _differs(record, at):
+            return True
+        return may_differ and not is_before_change(record, at)
 
-    known = [at for at in alike if may_answer(at)]
-    if known:  # whether they have ended or not, so that each request gets the same one after every kill
-        return min(known, key=lambda at: (at != address, len(at), at))
-    new = (at for at in frame.children.beyond(address) if not _is_known(frame, at))
-    if is_taken and (free or is_given(frame, address, address)):
-        return next(new)
-    return None if is_taken and not changed else address
+    return min(filter(may_be, alike), key=lambda at: (at != address, len(at), at), default="")
+
+
+def _may_move(frame: Frame, address: str) -> bool:
+    """Return whether a call requested at this address need not be the one that was begun there.
+
+    Once one has moved, the calls after it may move too. A call that a fork's changes lead to stays in its place.
+    """
+    is_changed = is_before_change(frame.run.record, address)
+    return bool(frame.children.moved) or (_may_differ(frame, address) and not is_changed)
+
+
+def _may_differ(frame: Frame, address: str) -> bool:
+    """Return whether the code may request another call at this address than the one that was begun there, if any."""
+    mode = frame.inherited.mode
+    return not mode.strict_replay or mode.reruns(once=True) or address not in _unrequested(frame)
 
 
 def _begun(record: Record, prefix: str) -> Iterator[str]:
@@ -111,7 +124,7 @@ def _begun(record: Record, prefix: str) -> Iterator[str]:
     return (at for at in chain(begun, answered, record.edited) if prefix_beside(at) == prefix)
 
 
-def _is_known(frame: Frame, address: str) -> bool:
+def _is_in_use(frame: Frame, address: str) -> bool:
     """Return whether a step has this address, be it recorded or only requested."""
     record, children = frame.run.record, frame.children
     recorded = record.intents, record.outcomes, record.attempts, record.events.starts
