@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite import kinds
 from crewlite.durable import Step
@@ -13,12 +13,22 @@ from crewlite.encoding import codec
 from crewlite.errors import ConfigError, CrewliteError
 from crewlite.runtime.steps.beside import Beside
 from crewlite.runtime.steps.siblings import Siblings
-from crewlite.runtime.steps.turns import Turns
 from crewlite.state.format.numbering import TOLD_APART, Numbering, stem_of
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import View
 
 _SHORTEST_REFERENCE = 64  # characters; a shorter text is no longer than the reference to it
+
+
+class Stop(NamedTuple):
+    """The stop of a run by a child step, whose error the code must not swallow: see NOT_TO_SWALLOW."""
+
+    error: CrewliteError | None = None
+    """The first such error; None if no child step stops the run."""
+    received: CrewliteError | None = None
+    """The last such error that the code has received: from then on no further child step begins."""
+    exempt: frozenset[str] = frozenset()
+    """Addresses of steps that may begin nevertheless: they were decided on before the code received any."""
 
 
 class Children(Numbering):
@@ -29,12 +39,8 @@ class Children(Numbering):
 
     ahead: list[str] | None = None
     """Recorded child steps that were not yet requested when `is_next` was first called, the latest first."""
-    expected = frozenset[str]()
-    """Addresses of steps that may begin although the run is stopping: they were decided on before it stopped."""
-    stopped_by: CrewliteError | None = None
-    """The error with which a child step stops the run: see NOT_TO_SWALLOW."""
-    stopping: CrewliteError | None = None
-    """The same error, once the parent's code has received it: from then on no further child step begins."""
+    stop = Stop()
+    """Whether a child step stops the run."""
     before_first: Callable[[], Awaitable[None]] | None = None
     """Awaited once, before the first child step begins."""
     task: asyncio.Task[Any] | None = None
@@ -45,12 +51,10 @@ class Children(Numbering):
     """Addresses of the calls of the last reply, if that came from the record; none if they follow from their order."""
     drifted: tuple[str, ...] = ()
     """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
-    turns: Turns | None = None
-    """The order in which child steps hand over their results: recorded ones, and those that end meanwhile."""
     beside: Beside | None = None
     """The code beside the attempt's own, and what it has requested."""
-    spawned: Siblings | None = None
-    """The steps that were begun and not awaited at once."""
+    side_by_side: Siblings | None = None
+    """The steps that were begun and not awaited at once, and the turns in which results are handed over."""
 
     def __init__(self, prefix: str, recorded: Collection[str]) -> None:
         super().__init__(prefix)
@@ -94,12 +98,12 @@ class Children(Numbering):
 
     def unobserved(self) -> list[str]:
         """Return the addresses of spawned steps that failed and were not awaited, or that were cancelled."""
-        return self.spawned.unobserved() if self.spawned else []
+        return self.side_by_side.unobserved() if self.side_by_side else []
 
     @property
     def others_first(self) -> bool:
         """Whether results may have to be handed over to other tasks before the step's own coroutine gets one."""
-        return self.turns is not None and self.turns.busy
+        return self.side_by_side is not None and self.side_by_side.turns.busy
 
     def is_next(self, address: str, record: Record) -> bool:
         """Return whether a requested step is recorded, and the code has requested every step recorded before it."""
@@ -113,12 +117,6 @@ class Children(Numbering):
                 return first.order > own.order
             self.ahead.pop()
         return True
-
-    def turns_here(self) -> Turns:
-        """Return the order in which child steps hand over their results; create it on first use."""
-        if self.turns is None:
-            self.turns = Turns()
-        return self.turns
 
     def address_beside(
         self, step: Step[Any], fingerprint: str, *, recorded: bool, ended: Callable[[str, str], bool]
@@ -153,6 +151,6 @@ class Children(Numbering):
 
     def siblings(self) -> Siblings:
         """Return the set of steps that run side by side here; create it on first use."""
-        if self.spawned is None:
-            self.spawned = Siblings(self.turns_here())
-        return self.spawned
+        if self.side_by_side is None:
+            self.side_by_side = Siblings()
+        return self.side_by_side

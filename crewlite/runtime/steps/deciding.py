@@ -134,7 +134,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         means = frame.inherited.mode.provenance(step)
         attempted["fingerprint"] = frame.fingerprint
         attempted |= cast(StepRecord, {"means": means} if means else {})
-        frame.outer.children.turns_here().committed(address, run.journal.next_order)
+        frame.outer.children.siblings().turns.committed(address, run.journal.next_order)
     if final and (asked_again or not address):  # those who wait for the run hear of the root's failure
         attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))
         if address and not decision.rises and not ends_run(thrown):

@@ -334,20 +334,20 @@ class Frame(Scope):
         token = durable.enter(self)
         try:
             value = await step.work()
-            if self.children.spawned:
-                await self.children.spawned.end()
+            if self.children.side_by_side:
+                await self.children.side_by_side.end()
         except self.fails as error:  # if a child step stops the run, the error of that step is raised below
-            if self.children.spawned:
-                await self.children.spawned.ended()
-            if not self.children.stopped_by:
+            if self.children.side_by_side:
+                await self.children.side_by_side.ended()
+            if not self.children.stop.error:
                 check_program_goes_on(error)
                 raise
         except BaseException as error:  # what would end more than this step
             confine(error)
         finally:
             durable.reattach(token)
-        if self.children.stopped_by:  # see NOT_TO_SWALLOW: the code between may have caught it
-            raise self.children.stopped_by
+        if self.children.stop.error:  # the code between may have caught it
+            raise self.children.stop.error
         self.complete()
         if self.run.journal.states.common.used and (view := self.children.view):
             view.deliver_rest()

@@ -16,9 +16,9 @@ OnEnd = Callable[[asyncio.Task[Any]], None]
 class Siblings:
     """The steps that a running step has begun without awaiting them at once."""
 
-    def __init__(self, turns: Turns) -> None:
-        """`turns`: the order in which the results of these steps are handed over."""
-        self._turns = turns
+    def __init__(self) -> None:
+        self.turns = Turns()
+        """The order in which results are handed over: of these steps, and of recorded ones beside them."""
         self._running: dict[asyncio.Task[Any], OnEnd | None] = {}
         self._failed: dict[asyncio.Task[Any], str] = {}
         self._cut: list[str] = []
@@ -48,12 +48,14 @@ class Siblings:
         if not self._left:
             self._failed.pop(task, None)
 
-    async def take_turn(self) -> None:
+    async def come_after_failures(self, address: str) -> None:
         """Wait a few turns of the event loop if a sibling has failed, so that its failure reaches the code first.
 
         `asyncio.gather` raises the failure that comes first, and drops the others. This step has failed already, so the
         wait ignores that an `asyncio.TaskGroup` cancels it: the group collects its failure too.
         """
+        if self.turns.has(address):  # it comes in its turn
+            return
         if self._has_failed:
             with contextlib.suppress(asyncio.CancelledError):
                 for _ in range(TURNS):
@@ -79,7 +81,7 @@ class Siblings:
         await self._all_ended()
 
     async def _all_ended(self) -> None:
-        while self._running or self._turns.busy:
+        while self._running or self.turns.busy:
             if self._running:
                 await asyncio.wait(self._running)
             for _ in range(TURNS):  # code that is given a result may ask for the next step

@@ -74,8 +74,8 @@ class StepScope(Frame):
         """
         children = self.children
         children.asked.setdefault(address, None)
-        if children.stopping is None:
-            children.expected |= {address}
+        if children.stop.received is None:
+            children.stop = children.stop._replace(exempt=children.stop.exempt | {address})
 
     def _note_request(self, step: Step[Any], start: Start | None = None) -> StepRequest:
         """Note the request for a step. Returns the request, with the step's address. `start`: see `spawn`."""
@@ -86,7 +86,7 @@ class StepScope(Frame):
         address = self._next_address(step, fingerprint) if step.address is None else step.address
         if step.intends:
             children.recorded_calls = None
-        stopping = None if step.kind.asks_person or address in children.expected else children.stopping
+        stopping = None if step.kind.asks_person or address in children.stop.exempt else children.stop.received
         children.asked[address] = None
         if self.sayings is not None:
             self.sayings.expect(address)
@@ -154,11 +154,11 @@ class StepScope(Frame):
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
         """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
-        if self.children.spawned:
-            self.children.spawned.mark_awaited(task)
+        if self.children.side_by_side:
+            self.children.side_by_side.mark_awaited(task)
         error = task.exception() if task.done() and not task.cancelled() else None
         if isinstance(error, NOT_TO_SWALLOW):
-            self.children.stopping = error
+            self.children.stop = self.children.stop._replace(received=error)
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
         """Return the steps of this kind and these names that were begun anywhere in the run, unfinished ones last."""
@@ -261,14 +261,15 @@ class StepScope(Frame):
             tracebacks.name_step(error, asked.address)
         tracebacks.shorten(error)
         self._note_stop(error, asked)
-        if asked.in_own_task and not ((turns := self.children.turns) and turns.has(asked.address)):
-            await self.children.siblings().take_turn()
+        if asked.in_own_task:
+            await self.children.siblings().come_after_failures(asked.address)
 
     def _note_stop(self, error: Exception, asked: StepRequest) -> None:
         """Note the error of a child step if it stops the run."""
         if isinstance(error, NOT_TO_SWALLOW):
-            self.children.stopped_by = self.children.stopped_by or error
-            self.children.stopping = self.children.stopping if asked.in_own_task else error
+            stop = self.children.stop
+            received = stop.received if asked.in_own_task else error
+            self.children.stop = stop._replace(error=stop.error or error, received=received)
 
     async def _others_first(self, address: str) -> bool:
         """Return whether results may have to be handed over to other tasks before the running task gets this one."""
@@ -296,7 +297,7 @@ class StepScope(Frame):
             return await part
         recorded = self.run.record.end(task.get_name())
         order = recorded.order if recorded else None
-        return await self.children.turns_here().hand_over(task, part, order, expected=self.run.recorded)
+        return await self.children.siblings().turns.hand_over(task, part, order, expected=self.run.recorded)
 
     async def _replayed(self, step: Step[T], decision: Reuse, asked: StepRequest) -> T:
         """Return a step's recorded outcome, and show the step's changes of the state to the code."""
@@ -304,7 +305,7 @@ class StepScope(Frame):
         if asked.in_own_task:  # the awaiter of the task receives the result
             await replayed.announce_reused(self, step, decision, asked.fingerprint)
             return value
-        turns = self.children.turns_here() if decision.outcome.changes else None
+        turns = self.children.siblings().turns if decision.outcome.changes else None
         if turns:  # state is read and written in the order of the commits
             turns.enter(address, decision.outcome.order)
         try:
@@ -342,6 +343,6 @@ class StepScope(Frame):
             self.inherited = self.inherited._replace(mode=mode)
         if not isinstance(decision, Execute):
             answer_inside(self.run, address)
-        elif children.turns:
-            children.turns.run_again(address)
+        elif children.side_by_side:
+            children.side_by_side.turns.run_again(address)
         return decision
