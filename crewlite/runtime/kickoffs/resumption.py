@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -120,13 +120,11 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     record = journal.record
     inputs: dict[str, Any] = decode(record.run["inputs"], root.classes)
     check_definition(root, record, {**inputs, **(request.inputs or {})}, journal.secrets.mask)
-    forked, others = bool(record.run.get("base")), CommitParts()
-    asked = request.inputs_of_caller if forked else request.inputs  # a fork keeps its own
-    turn = ("finished" if record.finished else "unfinished") if request.state_id else ""
-    about: Any = {"kind": root.kind, "branch": journal.branch, "turn": turn}
     operation = request.operation_id and digest(request.operation_id)
     if operation and record.run.get("turns", {}).get(operation) != journal.run_id:
-        raise InputsChanged(journal.run_id, ["operation_id"], **about)
+        raise _inputs_changed(root, request, journal, ["operation_id"])
+    forked = bool(record.run.get("base"))
+    asked = request.inputs_of_caller if forked else request.inputs  # a fork keeps its own
     if asked is None:
         root.place(record, None)
         root.check_recorded(inputs, journal.run_id)
@@ -137,19 +135,26 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     if (further := root.place(record, coded)) is not None:
         root.check(given)
         return inputs, further
-    if digest(coded) != digest(record.run["inputs"]):
-        if not (names := root.changed(record.run, coded)):
-            root.check_recorded(inputs, journal.run_id)
-            return inputs, {}
-        if not record.fresh:
-            refuse_masked(journal, given)
-            about["set_before"] = [name for name in names if name in request.preset]
-            raise InputsChanged(journal.run_id, names, masked=names_of_masked(record.run["inputs"]), **about)
-        if forked:
-            check_accepted(record, asked, inputs_of_definition(root.facts()) or ())
-        others = {"inputs": coded}
+    if digest(coded) == digest(record.run["inputs"]):
+        root.check(given)
+        return given, {}
+    if not (names := root.changed(record.run, coded)):
+        root.check_recorded(inputs, journal.run_id)
+        return inputs, {}
+    if not record.fresh:
+        refuse_masked(journal, given)
+        preset, hidden = [name for name in names if name in request.preset], names_of_masked(record.run["inputs"])
+        raise _inputs_changed(root, request, journal, names, set_before=preset, masked=hidden)
+    check_accepted(record, asked, inputs_of_definition(root.facts()) or ())
     root.check(given)
-    return given, others
+    return given, {"inputs": coded}
+
+
+def _inputs_changed(
+    root: Root[Any], request: Request, journal: Journal, names: Sequence[str], **more: Any
+) -> InputsChanged:
+    turn = ("finished" if journal.record.finished else "unfinished") if request.state_id else ""
+    return InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch, turn=turn, **more)
 
 
 def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:
