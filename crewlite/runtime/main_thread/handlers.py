@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol, Self, TypeVar
 
@@ -23,14 +24,29 @@ from crewlite.system.forked import in_child, lock
 T = TypeVar("T")
 GRACE = 2.0  # seconds that an interrupted run has to close its journal
 
+
+@dataclass(slots=True)
+class _Ending:
+    """The end of runs by a signal. Only the main thread changes it."""
+
+    signal: str = ""  # that is ending runs: a further one ends the process without waiting
+    telling: bool = False  # the handler of that signal is at work: a further one waits until it has told all listeners
+    further: str = ""  # the signal that came meanwhile
+
+
+@dataclass(slots=True)
+class _Stop:
+    """The stop of the process by SIGTSTP. Only the main thread changes it."""
+
+    is_reported: bool = False  # runs are recording the signal: a further one stops the process without waiting
+    handler: Any = None  # of SIGTSTP, which is put back as soon as the stopped process is continued
+
+
 _listeners: tuple[Listener, ...] = ()  # never changed in place: a handler may look at it at any moment
 _doors: list[Waiting] = []  # where the main thread waits, the innermost last
 _before: dict[str, Any] = {}  # the handlers that were installed before crewlite's
-_ending = ""  # the signal that is ending runs: a further one ends the process without waiting
-_telling = False  # the handler of that signal is at work: a further one waits until it has told all listeners
-_further = ""  # the signal that came meanwhile
-_standing = False  # a SIGTSTP is being recorded: a further one stops the process without waiting
-_stopped_with: Any = None  # the handler of SIGTSTP that is put back as soon as the stopped process is continued
+_ending = _Ending()
+_stop = _Stop()
 _lock = lock()  # never acquired by a signal handler
 
 
@@ -45,8 +61,8 @@ def listen(listener: Listener) -> None:
         if listener.waiting:
             listener.waiting.quiet.clear()
     _install()
-    if _ending in listener.asked:
-        listener.end(_ending)
+    if _ending.signal in listener.asked:
+        listener.end(_ending.signal)
 
 
 def leave(listener: Listener) -> bool:
@@ -178,12 +194,11 @@ class Waiting:
 
         `ending`: the program ends, so runs that begin later are ended too.
         """
-        global _ending
         if self.serves and ending:
-            _ending = self._ended_by or "SIGINT"
+            _ending.signal = self._ended_by or "SIGINT"
         if self._ended_by:
-            if _further:
-                raise _exit(_further)
+            if _ending.further:
+                raise _exit(_ending.further)
             background.comes(self.quiet, GRACE)
         cancel()
 
@@ -198,7 +213,7 @@ class Waiting:
             if listener.waiting is self:
                 leave(listener)
         _install()
-        _stand_still()  # a SIGTSTP that came as the run ended, which nobody makes this thread heed any more
+        _stop_process()  # a SIGTSTP that came as the run ended, which nobody makes this thread heed any more
         if self._ended_by:
             ending = end_process(self._ended_by)
             if error is None:  # the signal came when the run had its result
@@ -221,14 +236,14 @@ def _caught(number: int, frame: FrameType | None) -> None:
         signal.signal(number, _before.pop(name, signal.SIG_DFL))
         signal.raise_signal(number)
     elif name == "SIGCONT":
-        _heed_stops()  # before anybody hears of this, and may stop the process again
+        _put_handler_back()  # before anybody hears of this, and may stop the process again
         for listener in hearing:
             listener.report(name, lambda _: None)
         _pass_on(name)
     elif name == "SIGTSTP":
-        _before_standing_still(hearing)
+        _report_stop(hearing)
     else:
-        _before_ending(hearing, name)
+        _end_runs(hearing, name)
 
 
 def _alive() -> tuple[Listener, ...]:
@@ -236,61 +251,57 @@ def _alive() -> tuple[Listener, ...]:
     return tuple(one for one in _listeners if not one.loop.is_closed())
 
 
-def _before_ending(hearing: list[Listener], name: str) -> None:
-    global _ending, _telling, _further
-    if _telling:
-        _further = name
+def _end_runs(hearing: list[Listener], name: str) -> None:
+    if _ending.telling:
+        _ending.further = name
         return
-    if _ending:
+    if _ending.signal:
         raise _exit(name)
-    _ending, _telling = name, True
+    _ending.signal, _ending.telling = name, True
     try:
         for listener in hearing:
             listener.end(name)
         for door in _doors[-1:]:
             door.end(name)
     finally:
-        _telling = False
-    if _further and not _doors:  # else the innermost door raises it
-        raise _exit(_further)
+        _ending.telling = False
+    if _ending.further and not _doors:  # else the innermost door raises it
+        raise _exit(_ending.further)
 
 
-def _before_standing_still(hearing: list[Listener]) -> None:
-    global _standing
-    if _standing:
-        _stand_still()
+def _report_stop(hearing: list[Listener]) -> None:
+    if _stop.is_reported:
+        _stop_process()
         return
-    _standing, left = True, set(hearing)
+    _stop.is_reported, left = True, set(hearing)
 
     def reported(listener: Listener) -> None:
         left.discard(listener)
         if not left:
-            listener.on_main_thread(_stand_still)
+            listener.on_main_thread(_stop_process)
 
     for listener in hearing:
         listener.report("SIGTSTP", reported)
 
 
-def _stand_still() -> None:
+def _stop_process() -> None:
     """Stop the process, as SIGTSTP would have done without crewlite. Call it on the main thread."""
-    global _standing, _stopped_with
-    if not _standing:
+    if not _stop.is_reported:
         return
-    _standing = False
+    _stop.is_reported = False
     if _pass_on("SIGTSTP"):
         return
     number = signal.Signals["SIGTSTP"]
-    _stopped_with = signal.signal(number, signal.SIG_DFL)
+    _stop.handler = signal.signal(number, signal.SIG_DFL)
     signal.raise_signal(number)  # returns when the process is continued
-    _heed_stops()
+    _put_handler_back()
 
 
-def _heed_stops() -> None:
+def _put_handler_back() -> None:
     """Put back the handler of SIGTSTP with which the process was stopped. The handler of SIGCONT may have done so."""
-    global _stopped_with
-    if _stopped_with is not None:
-        signal.signal(signal.Signals["SIGTSTP"], _stopped_with)
-        _stopped_with = None
+    if _stop.handler is not None:
+        signal.signal(signal.Signals["SIGTSTP"], _stop.handler)
+        _stop.handler = None
 
 
 def _pass_on(name: str) -> bool:
@@ -312,7 +323,6 @@ def _install() -> None:
 
     Call it on the main thread.
     """
-    global _ending, _further
     asked = {name for listener in _listeners for name in listener.asked}
     for name in asked - _before.keys():
         _before[name] = signal.signal(signal.Signals[name], _caught)
@@ -322,13 +332,14 @@ def _install() -> None:
             signal.signal(number, _before[name])
         del _before[name]
     if not _listeners and not _doors:
-        _ending = _further = ""
+        _ending.signal = _ending.further = ""
 
 
 @in_child
 def _forget() -> None:
     """In a forked child, where no run is running, remove the parent's handlers, so that signals can end the child."""
-    global _listeners, _ending, _telling, _further, _standing
-    _listeners, _ending, _telling, _further, _standing = (), "", False, "", False
+    global _listeners
+    _listeners, _stop.is_reported = (), False
+    _ending.signal, _ending.telling, _ending.further = "", False, ""
     _doors.clear()
     _install()
