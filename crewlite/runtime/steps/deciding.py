@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import starmap
 from typing import Any, cast
 
 from crewlite import durable, events
-from crewlite.durable import Step
+from crewlite.durable import Said, Step
 from crewlite.errors import (
     NOT_TO_SWALLOW,
     ConfigError,
@@ -114,12 +114,35 @@ async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt
 
 async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
     """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
-    run, address, error, said, final = frame.run, frame.address, decision.error, failed.said, decision.final
-    shown, masked = run.presentable(error), run.journal.secrets.mask_data
+    run, address, error, outer = frame.run, frame.address, decision.error, frame.outer
+    shown = run.presentable(error)
     thrown = decision.raised(frame, shown)
+    attempted = _as_recorded(step, frame, decision, attempt, failed, thrown)
+    if "fingerprint" in attempted:
+        outer.children.siblings().turns.committed(address, run.journal.next_order)
+    if (raised := attempted["error"].get("raised")) and address and not decision.rises and not ends_run(thrown):
+        run.incomplete(address, frame.origin.name, raised)
+    if not decision.final:
+        _log_retry(frame, shown, attempt, decision.remedy)
+    event, more = _event(step, frame, decision, attempt, failed, shown), {"started_event_id": frame.origin.parent}
+    origin = frame.origin._replace(parent=outer.origin.parent)
+    commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
+    await run.publish(step.voice.source, event, origin, more, parts=commit)
+    if decision.final:
+        outer.hear(address, failed.said)
+        if thrown is error:
+            raise error  # with its own cause
+        raise thrown from (None if thrown is shown else shown)
+
+
+def _as_recorded(
+    step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt, thrown: Exception
+) -> StepRecord:
+    """Build the record of a failed attempt. `thrown`: the error that is raised if it was the last attempt."""
+    error, final, masked = decision.error, decision.final, frame.run.journal.secrets.mask_data
     known = failed.described if error is failed.error else None
     attempted: StepRecord = {
-        "address": address,
+        "address": frame.address,
         "kind": step.kind.name,
         "attempt": attempt,
         "ms": failed.milliseconds,
@@ -127,41 +150,35 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
     }
     if decision.kind:
         attempted["error"]["remedy"] = cast(RemedyRecord, masked(recorded_remedy(decision.remedy)))
-    if said:
-        attempted["error"]["said"] = said
-    asked_again = frame.outer.inherited.mode.strict_replay or decision.rises
-    if final and asked_again:
-        means = frame.inherited.mode.provenance(step)
+    if failed.said:
+        attempted["error"]["said"] = failed.said
+    is_asked_again = final and (frame.outer.inherited.mode.strict_replay or decision.rises)
+    if is_asked_again:
         attempted["fingerprint"] = frame.fingerprint
-        attempted |= cast(StepRecord, {"means": means} if means else {})
-        frame.outer.children.siblings().turns.committed(address, run.journal.next_order)
-    if final and (asked_again or not address):  # those who wait for the run hear of the root's failure
-        attempted["error"]["raised"] = raised = cast(RaisedError, masked(written(thrown)))
-        if address and not decision.rises and not ends_run(thrown):
-            run.incomplete(address, frame.origin.name, raised)
-    about = {"error": message_of(shown), "error_type": type_of(shown)}
-    more: dict[str, Any] = {"started_event_id": frame.origin.parent}
-    if final:
-        event = step.voice.failed(**about)
-        if event and event[0] is events.StepFailedEvent:
-            more |= {"attempt": attempt, "duration_ms": failed.milliseconds}
-    else:
-        begun = _started(step, frame, decision)
-        _log_retry(frame, f"{about['error_type']}: {about['error']}", attempt, begun)
-        event = events.RecoveryStartedEvent, {**about, **begun, "duration_ms": failed.milliseconds}
-    origin = frame.origin._replace(parent=frame.outer.origin.parent)
-    commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
-    await run.publish(step.voice.source, event, origin, more, parts=commit)
-    if final:
-        frame.outer.hear(address, said)
-        if thrown is error:
-            raise error  # with its own cause
-        raise thrown from (None if thrown is shown else shown)
+        if means := frame.inherited.mode.provenance(step):
+            attempted["means"] = {**means}
+    if is_asked_again or (final and not frame.address):  # those who wait for the run hear of the root's failure
+        attempted["error"]["raised"] = cast(RaisedError, masked(written(thrown)))
+    return attempted
 
 
-def _log_retry(frame: Frame, error: str, attempt: int, begun: Mapping[str, Any]) -> None:
-    run, where = frame.run, frame.run.called(frame.address)
-    text = f"attempt {attempt} at {where} failed ({error}); {begun['remedy']} in {begun['delay']:.3g} s"
+def _event(
+    step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt, shown: Exception
+) -> Said:
+    """Return the event of a failed attempt. `shown`: its error without secrets."""
+    about, took = {"error": message_of(shown), "error_type": type_of(shown)}, {"duration_ms": failed.milliseconds}
+    if not decision.final:
+        return events.RecoveryStartedEvent, {**about, **_started(step, frame, decision), **took}
+    said = step.voice.failed(**about)
+    if said and said[0] is events.StepFailedEvent:
+        return said[0], {"attempt": attempt, **took, **said[1]}
+    return said
+
+
+def _log_retry(frame: Frame, shown: Exception, attempt: int, remedy: Remedy) -> None:
+    run, error = frame.run, f"{type_of(shown)}: {message_of(shown)}"
+    failed = f"attempt {attempt} at {run.called(frame.address)} failed ({error})"
+    text = f"{failed}; {remedy.name} in {remedy.after:.3g} s"
     about = {"run_id": run.run_id, "branch": run.branch, "address": frame.address}
     log.info("%s/%s: %s", run.run_id, run.branch, escaped(frame.mask(text)), extra=about)
 
