@@ -7,7 +7,6 @@ import pytest
 from crewlite.runtime.steps.questions import (
     Comparison,
     Drifted,
-    decide,
     decide_result,
     drifted,
     have_in_common,
@@ -49,7 +48,7 @@ BOTH = Comparison((PLAN,), same_steps=False)
 def test_what_becomes_of_a_finished_run_follows_from_what_is_asked_and_what_was_said(
     now, on_drift, same_result, verdict
 ):
-    assert decide(now, on_drift, same_result=same_result) == verdict
+    assert decide_result(recorded(), now, "asked" if same_result else "other", on_drift)[0] == verdict
 
 
 def recorded(result=True, drifted=(), inputs_changed_at=None):

@@ -9,7 +9,7 @@ Pure functions over data: nothing here reads a store, waits or writes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from crewlite.state.format.earlier import has_other_inputs
@@ -92,8 +92,10 @@ def decide_result(
 ) -> tuple[Verdict, tuple[Drifted, ...]]:
     """Return (what a kickoff does with the recorded result, the drifted steps that are the reason).
 
-    `fingerprint`: the digest of the root step's question now. With the verdict "stored", the drifted steps are those
-    whose answers the result keeps, including any it kept when it was recorded.
+    stored: return the result. go on: run the steps that changed. refused: raise QuestionsChanged. drifted: raise
+    TaskDrifted. With "stored", the drifted steps are those whose answers the result keeps, including any it kept when
+    it was recorded. `fingerprint`: the digest of the root step's question now: if the result answers exactly that,
+    repeating the kickoff returns it again. `on_drift` is None if no setting gives it.
     """
     outcome = record.outcomes.get("")
     if outcome is None:
@@ -102,25 +104,11 @@ def decide_result(
     if not same_result and has_other_inputs(record, ""):
         return "go on", ()
     kept = now.drifted or tuple(Drifted(at, {}, {}) for at in outcome.drifted if at not in now.compared)
-    return decide(replace(now, drifted=kept), on_drift, same_result=same_result), kept
-
-
-def decide(now: Comparison, on_drift: OnDrift | None, *, same_result: bool) -> Verdict:
-    """Decide what a kickoff of a finished run does.
-
-    stored: return the recorded result. go on: run the steps that changed. refused: raise QuestionsChanged.
-    drifted: raise TaskDrifted.
-    `on_drift` is None if no setting gives it. `same_result`: the recorded result answers exactly what this kickoff
-    asks, so repeating the kickoff returns that result again, including the answers it kept.
-    """
-    if now.drifted:
-        if on_drift == "error":
-            return "drifted"
-        if on_drift == "rerun":
-            return "go on"
-        if on_drift is None and not same_result:
-            return "refused"
-    return "stored" if now.same_steps else "go on"
+    if kept and on_drift == "error":
+        return "drifted", kept
+    if kept and on_drift is None and not same_result:
+        return "refused", kept
+    return ("stored" if now.same_steps and not (kept and on_drift == "rerun") else "go on"), kept
 
 
 def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: str) -> bool:
