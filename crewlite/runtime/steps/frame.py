@@ -149,7 +149,7 @@ class Frame(Scope):
 
     @property
     def in_other_task(self) -> bool:
-        """Whether the running task is another than that of this step's own coroutine."""
+        """Whether the running task is another than that of this step's own coroutine. Ask it on an event loop."""
         return self.children.task is not None and self.children.task is not asyncio.current_task()
 
     @property
@@ -163,16 +163,12 @@ class Frame(Scope):
         None for a step that this code has requested, as this step ends only after it in any case. None in another task
         or thread too, as the step's own code may go on meanwhile.
         """
-        if asker is self or not isinstance(asker, Frame) or asker.run is not self.run or not self._is_own_code:
+        if asker is self or not isinstance(asker, Frame) or asker.run is not self.run:
+            return None
+        is_coroutine = self.children.task is not None
+        if (running_loop() is None or self.in_other_task) if is_coroutine else in_foreign_thread():
             return None
         return partial(self.run.pools.wait, self.address, self.inherited.slots)
-
-    @property
-    def _is_own_code(self) -> bool:
-        """Whether the step's own coroutine or thread runs here, and not another task or thread that it has started."""
-        if task := self.children.task:
-            return running_loop() is not None and task is asyncio.current_task()
-        return not in_foreign_thread()
 
     def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
         """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
