@@ -22,7 +22,7 @@ SILENT = {
     "runtime/kickoffs/stream.py: __exit__",
     "runtime/steps/failures.py: _built",
     "runtime/steps/beside.py: _alike",
-    "runtime/steps/turns.py: hand_over",
+    "runtime/steps/handover.py: hand_over",
     "state/journal/writer.py: _fence",
 }
 """Where a broad except drops the exception: nobody wants it, or another error is raised in any case."""

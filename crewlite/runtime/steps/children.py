@@ -54,7 +54,7 @@ class Children(Numbering):
     beside: Beside | None = None
     """The code beside the attempt's own, and what it has requested."""
     side_by_side: Siblings | None = None
-    """The steps that were begun and not awaited at once, and the turns in which results are handed over."""
+    """The steps that were begun and not awaited at once, and the results to hand over."""
 
     def __init__(self, prefix: str, recorded: Collection[str]) -> None:
         super().__init__(prefix)
@@ -103,7 +103,7 @@ class Children(Numbering):
     @property
     def others_first(self) -> bool:
         """Whether results may have to be handed over to other tasks before the step's own coroutine gets one."""
-        return self.side_by_side is not None and self.side_by_side.turns.busy
+        return self.side_by_side is not None and self.side_by_side.handover.busy
 
     def is_next(self, address: str, record: Record) -> bool:
         """Return whether a requested step is recorded, and the code has requested every step recorded before it."""

@@ -119,7 +119,7 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
     thrown = decision.raised(frame, shown)
     attempted = _as_recorded(step, frame, decision, attempt, failed, thrown)
     if "fingerprint" in attempted:
-        outer.children.siblings().turns.committed(address, run.journal.next_order)
+        outer.children.siblings().handover.committed(address, run.journal.next_order)
     if (raised := attempted["error"].get("raised")) and address and not decision.rises and not ends_run(thrown):
         run.incomplete(address, frame.origin.name, raised)
     if not decision.final:

@@ -319,7 +319,7 @@ class Execution(Generic[T]):
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
         more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
         if children.side_by_side:
-            children.side_by_side.turns.committed(self.address, run.journal.next_order)
+            children.side_by_side.handover.committed(self.address, run.journal.next_order)
         done = step.voice.completed(value)
         await run.publish(step.voice.source, done, self.origin, more, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())

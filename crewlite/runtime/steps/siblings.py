@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from crewlite.runtime.steps.turns import TURNS, Turns
+from crewlite.runtime.steps.handover import LOOP_TURNS, Handover
 
 T = TypeVar("T")
 OnEnd = Callable[[asyncio.Task[Any]], None]
@@ -17,8 +17,8 @@ class Siblings:
     """The steps that a running step has begun without awaiting them at once."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
-        """The order in which results are handed over: of these steps, and of recorded ones beside them."""
+        self.handover = Handover()
+        """The results to hand over: of these steps, and of recorded ones beside them."""
         self._running: dict[asyncio.Task[Any], OnEnd | None] = {}
         self._failed: dict[asyncio.Task[Any], str] = {}
         self._cut: list[str] = []
@@ -54,11 +54,11 @@ class Siblings:
         `asyncio.gather` raises the failure that comes first, and drops the others. This step has failed already, so the
         wait ignores that an `asyncio.TaskGroup` cancels it: the group collects its failure too.
         """
-        if self.turns.has(address):  # it comes in its turn
+        if self.handover.has(address):  # it comes in its turn
             return
         if self._has_failed:
             with contextlib.suppress(asyncio.CancelledError):
-                for _ in range(TURNS):
+                for _ in range(LOOP_TURNS):
                     await asyncio.sleep(0)
         self._has_failed = True
 
@@ -81,10 +81,10 @@ class Siblings:
         await self._all_ended()
 
     async def _all_ended(self) -> None:
-        while self._running or self.turns.busy:
+        while self._running or self.handover.busy:
             if self._running:
                 await asyncio.wait(self._running)
-            for _ in range(TURNS):  # code that is given a result may ask for the next step
+            for _ in range(LOOP_TURNS):  # code that is given a result may ask for the next step
                 await asyncio.sleep(0)
 
     def cut(self) -> None:

@@ -297,7 +297,7 @@ class StepScope(Frame):
             return await part
         recorded = self.run.record.end(task.get_name())
         order = recorded.order if recorded else None
-        return await self.children.siblings().turns.hand_over(task, part, order, expected=self.run.recorded)
+        return await self.children.siblings().handover.hand_over(task, part, order, expected=self.run.recorded)
 
     async def _replayed(self, step: Step[T], decision: Reuse, asked: StepRequest) -> T:
         """Return a step's recorded outcome, and show the step's changes of the state to the code."""
@@ -305,19 +305,19 @@ class StepScope(Frame):
         if asked.in_own_task:  # the awaiter of the task receives the result
             await replayed.announce_reused(self, step, decision, asked.fingerprint)
             return value
-        turns = self.children.siblings().turns if decision.outcome.changes else None
-        if turns:  # state is read and written in the order of the commits
-            turns.enter(address, decision.outcome.order)
+        handover = self.children.siblings().handover if decision.outcome.changes else None
+        if handover:  # state is read and written in the order of the commits
+            handover.enter(address, decision.outcome.order)
         try:
             await replayed.announce_reused(self, step, decision, asked.fingerprint)
-            if turns:
-                await turns.come(address)
+            if handover:
+                await handover.comes(address)
             elif turn := self.run.journal.loop_turns.due():
                 await turn
             self._deliver(address)
         finally:
-            if turns:
-                turns.leave(address)
+            if handover:
+                handover.leave(address)
         return value
 
     def _decide(self, step: Step[Any], asked: StepRequest) -> Reuse | Reraise | Execute:
@@ -344,5 +344,5 @@ class StepScope(Frame):
         if not isinstance(decision, Execute):
             answer_inside(self.run, address)
         elif children.side_by_side:
-            children.side_by_side.turns.run_again(address)
+            children.side_by_side.handover.run_again(address)
         return decision

@@ -16,13 +16,13 @@ from typing import TypeVar
 from crewlite.state.format.kept import Order
 
 T = TypeVar("T")
-TURNS = 8
+LOOP_TURNS = 8
 """The most turns of the event loop until a result or an error reaches the code that awaits it. A task that awaits
 `asyncio.wait` goes on after two turns; each `gather`, `wait_for` or task in between takes two more."""
 
 
-class Turns:
-    """The queue of results that are about to be handed over."""
+class Handover:
+    """The queue of results that are about to be handed over: a result comes in its turn once it is the first."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[Order, str]] = []
@@ -56,7 +56,7 @@ class Turns:
         try:
             with contextlib.suppress(Exception):  # the task keeps its error, which is raised below, in its turn
                 await part
-            await self.come(address, TURNS)
+            await self.comes(address, LOOP_TURNS)
         except asyncio.CancelledError:
             if not _has_failed(task):  # a step that has failed cannot be cancelled any more
                 raise
@@ -83,22 +83,22 @@ class Turns:
         heapq.heappush(self._queue, (order, address))
         self._entered[address] = order
 
-    async def come(self, address: str, turns: int = 1) -> None:
+    async def comes(self, address: str, loop_turns: int = 1) -> None:
         """Wait until this result is the first, and the code has gone on with the results handed over before it.
 
-        `turns`: wait at least so many turns of the loop, because an earlier result may enter the queue meanwhile.
+        `loop_turns`: wait at least so many, because an earlier result may enter the queue meanwhile.
         """
         while address in self._entered:
             if self._first() != address:
                 await self._waiting.setdefault(address, asyncio.Event()).wait()
-                turns = TURNS
+                loop_turns = LOOP_TURNS
                 continue
             handed_over = self._handed_over
-            for _ in range(turns):
+            for _ in range(loop_turns):
                 await asyncio.sleep(0)
             if self._first() == address and self._handed_over == handed_over:
                 return
-            turns = TURNS
+            loop_turns = LOOP_TURNS
 
     def run_again(self, address: str) -> None:
         """Note that a step runs again, so that its recorded result is not handed over."""
