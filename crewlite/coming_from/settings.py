@@ -205,8 +205,8 @@ def setting_of(classes: list[str], name: str) -> Setting | None:
 
 
 def settings_of(classes: list[str]) -> list[str]:
-    """Return the names of the settings that one of the classes has in CrewAI."""
-    return [name for cls, name in _BY_NAME if cls in classes]
+    """Return the names of the settings that one of the classes has in CrewAI, without those that CrewAI ignores."""
+    return [name for cls, name in _BY_NAME if cls in classes and name.islower()]  # see _CAPITALS
 
 
 def why_not(classes: list[str], name: str) -> str:

@@ -148,7 +148,7 @@ def test_help_shows_the_options_of_a_decorator_with_their_defaults(decorator, de
             r"kickoff of a crew has .*'inputs'\?\) and no option 'runid' \(.*",
         ),
         (lambda: LLM("openai/m", temprature=1, sed=2), r"'temprature'.*'temperature'.*'sed'.*'seed'"),
-        (lambda: Agent(role="r", Tools=[], max_inter=2, Memory=True), r"'tools'.*'max_iter'.*'memory'"),
+        (lambda: Agent(role="r", toolz=[], max_inter=2, memry=True), r"'tools'.*'max_iter'.*'memory'"),
         (lambda: CREW.kickoff_for_each([], resume=True), r"no option 'resume' \(.*run_id='NAME': the same call again"),
         (lambda: CREW.kickoff_for_each([], answers={}), r"'answers' \(.*kickoff\(run_id='NAME.0', answers={...}\)"),
         (lambda: CREW.test(1, openai_model_name="m"), r"no option 'openai_model_name' \(.*test\(eval_llm=...\)\)"),
