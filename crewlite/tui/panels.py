@@ -75,7 +75,11 @@ class Sheet(DataTable[Text]):
         """Show these rows, each with its key."""
         row = self.cursor_row
         self.clear(columns=True)
-        self.add_columns(*columns)
+        for number, name in enumerate(columns):
+            widths = [len(name), *(cells[number].cell_len for _, cells in rows)]
+            self.add_column(
+                name, width=max(widths)
+            )  # given, as a table that is not laid out yet does not measure its cells
         for key, cells in rows:
             self.add_row(*cells, key=key)
         self.move_cursor(row=min(row, len(rows) - 1), animate=False)
@@ -86,6 +90,7 @@ class Steps(Vertical):
 
     def __init__(self) -> None:
         super().__init__()
+        self._rows: Sequence[Row] = ()
         self._steps: dict[str, StepView] = {}
 
     def compose(self) -> ComposeResult:
@@ -96,7 +101,7 @@ class Steps(Vertical):
 
     def show(self, rows: Sequence[Row], steps: dict[str, StepView]) -> None:
         """Show these steps."""
-        self._steps = steps
+        self._rows, self._steps = rows, steps
         columns = [*_COLUMNS, "cost"] if self.size.width >= _WIDE else _COLUMNS
         along = 8 if self.size.width < _WIDE else 16
         room = max(14, self.size.width - along - (33 if len(columns) > len(_COLUMNS) else 22))
@@ -104,6 +109,11 @@ class Steps(Vertical):
         self.query_one(Sheet).fill(columns, cells)
         if not rows:
             self._tell("no step has finished yet")
+
+    def on_resize(self) -> None:
+        """Fit the columns to the new size, also to the first one: the steps may be shown before there is one."""
+        if self._rows:
+            self.show(self._rows, self._steps)
 
     def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
         """Show the outcome of the step."""

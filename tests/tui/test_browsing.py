@@ -87,3 +87,16 @@ def test_keys_and_panels_are_about_the_place_under_the_cursor_however_fast_it_mo
         assert "timeline" not in view.screen()
 
     drive(location, play)
+
+
+def test_the_columns_of_the_steps_fit_the_size_of_the_terminal(location):
+    crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
+
+    async def play(view):
+        await view.press("2")
+        await view.sees("✓ task:rese…", "timeline")
+        assert "cost" not in view.screen()
+        await view.pilot.resize_terminal(150, 40)
+        await view.sees("✓ task:research", "cost")
+
+    drive(location, play, size=(64, 30))
