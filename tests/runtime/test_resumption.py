@@ -28,7 +28,7 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.locate import Located
-from crewlite.state.reading.steps import in_doubt
+from crewlite.state.reading.steps import calls_without_outcome
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.texts.secrets import Secrets
 
@@ -154,7 +154,7 @@ def outcome(address, seq=2):
 )
 def test_a_call_takes_a_result_while_it_is_in_doubt_and_the_same_one_afterwards(address, result, refused):
     record = Record(intents={"step:pay": "once", "step:sent": "once"}, outcomes={"step:sent": outcome("step:sent")})
-    assert in_doubt(record) == {"step:pay"}
+    assert calls_without_outcome(record) == {"step:pay"}
     with pytest.raises(refused) if refused else contextlib.nullcontext():
         check_results(record, {address: result}, Secrets.of())
 

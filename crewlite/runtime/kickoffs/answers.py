@@ -18,7 +18,7 @@ from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.missing import no_step
-from crewlite.state.reading.steps import in_doubt
+from crewlite.state.reading.steps import calls_without_outcome
 from crewlite.state.verbs.answer import Typed, check_task, given, misspelt, refusal
 from crewlite.state.verbs.edited_values import as_recorded, read
 from crewlite.texts.secrets import Secrets
@@ -59,7 +59,7 @@ def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) 
     A call that has finished may be given the result that it has, as when a program is started again. Raises
     AnswerRefused for another result, RefError for a step that takes none.
     """
-    doubts = in_doubt(record)
+    doubts = calls_without_outcome(record)
     for address, value in answers.items():
         if is_question(address) or address in doubts:
             continue

@@ -38,7 +38,7 @@ from crewlite.state.journal.lineage import each_readable, recorded
 from crewlite.state.providers import ended, exists, opened, provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
-from crewlite.state.reading.steps import in_doubt
+from crewlite.state.reading.steps import calls_without_outcome
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
 from crewlite.state.verbs.fork import with_fork_advice
 from crewlite.texts.resuming import branch_ref, in_shell, nth_attempt
@@ -339,7 +339,7 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
     at a call that was not made.
     """
     record = journal.record
-    known = in_doubt(record) | (record.attempts.keys() - record.outcomes.keys() - {""})
+    known = calls_without_outcome(record) | (record.attempts.keys() - record.outcomes.keys() - {""})
     for address, attempt in rerun.items():
         if address not in known and (not address or address not in record.outcomes):
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"

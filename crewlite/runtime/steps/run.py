@@ -30,7 +30,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.checkpoints import RecordView
-from crewlite.state.reading.steps import in_doubt, inherited, unsettled
+from crewlite.state.reading.steps import calls_without_outcome, inherited, unsettled
 from crewlite.state.runtime import RuntimeState
 from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
@@ -144,7 +144,7 @@ class Run:
     def _go_on(self, record: Record) -> None:
         """Note what follows from earlier kickoffs of the run, or from the changes of a fork."""
         self.once.go_on(record)
-        self.doubts = in_doubt(record)
+        self.doubts = calls_without_outcome(record)
         started = record.events.starts
         self.begun = frozenset({"", *started, *(one["address"] for one in record.checkpoints.values())})
         self.heard_start = "" in started and bool(record.kept.own)

@@ -176,7 +176,7 @@ def _all_steps(record: Record) -> list[StepView]:
     return views
 
 
-def in_doubt(record: Record) -> frozenset[str]:
+def calls_without_outcome(record: Record) -> frozenset[str]:
     """Return the addresses of the calls that were begun, or were about to be, and that have no recorded outcome."""
     return frozenset(record.intents.keys() - record.outcomes.keys())
 
