@@ -11,8 +11,10 @@ from crewlite.definitions.definition import Described
 from crewlite.definitions.frozen_list import FrozenList
 from crewlite.definitions.takes import Takes
 from crewlite.errors import ConfigError
-from crewlite.knowledge.passages import search
 from crewlite.knowledge.sources import KnowledgeSource, as_sources
+from crewlite.lazy import lazy
+
+passages = lazy("crewlite.knowledge.passages")
 
 USUAL = 5
 """Passages of an agent's own knowledge that it is shown, and of its crew's, if no setting says how many."""
@@ -41,7 +43,7 @@ class Knowledge(Described):
         `score_threshold` has no effect: scores by words have no fixed scale.
         """
         text = query if isinstance(query, str) else "\n".join(query)
-        found = search([source.index for source in self.sources], text, results_limit)
+        found = passages.search([source.index for source in self.sources], text, results_limit)
         return [{"content": one.text, "source": one.source, "score": score} for one, score in found]
 
 

@@ -12,10 +12,13 @@ from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_vali
 from crewlite.definitions.definition import Described
 from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError
-from crewlite.knowledge.passages import Index, Passage, pieces
 from crewlite.lazy import lazy
 from crewlite.texts.wording import what_is
 
+if TYPE_CHECKING:
+    from crewlite.knowledge.passages import Index, Passage
+
+passages = lazy("crewlite.knowledge.passages")  # only agents with knowledge need it
 files = lazy("crewlite.knowledge.files")  # csv and json, which only sources of files need
 
 
@@ -61,7 +64,7 @@ class KnowledgeSource(Described):
     def index(self) -> Index:
         """The passages, ready to be searched. The first use loads the source."""
         if self._index is None:
-            self._index = Index(self._loaded() if type(self).add is KnowledgeSource.add else self._added())
+            self._index = passages.Index(self._loaded() if type(self).add is KnowledgeSource.add else self._added())
         return self._index
 
     @property
@@ -75,15 +78,15 @@ class KnowledgeSource(Described):
         texts = [
             (_named(name), text) for name, one in named.items() for text in ([one] if isinstance(one, str) else one)
         ]
-        return [Passage(name, chunk) for name, text in texts for chunk in self._chunk_text(text)]
+        return [passages.Passage(name, chunk) for name, text in texts for chunk in self._chunk_text(text)]
 
     def _added(self) -> list[Passage]:
         self.chunks.clear()
         self.add()
-        return [Passage(type(self).__name__, chunk) for chunk in self.chunks]
+        return [passages.Passage(type(self).__name__, chunk) for chunk in self.chunks]
 
     def _chunk_text(self, text: str) -> list[str]:
-        return list(pieces(text, self.chunk_size, self.chunk_overlap))
+        return list(passages.pieces(text, self.chunk_size, self.chunk_overlap))
 
     def _save_documents(self) -> None:
         """Do nothing: subclasses written for CrewAI call it at the end of `add`."""
