@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from crewlite import durable, events, kinds
+from crewlite.agent.agent import Agent
 from crewlite.agent.guarding import Guard, accepted
 from crewlite.agent.guardrail import rule_of
 from crewlite.agent.knowing import announce, asked_about, asked_last, digests, showing
@@ -18,6 +20,7 @@ from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.events.voice import Voice
+from crewlite.knowledge.passages import Passage
 from crewlite.llm.base import Message
 
 _EVENTS = (
@@ -46,8 +49,6 @@ def answering(
     said = showing(messages, passages)
     job = opening(said)
     chain = [Guard(one, agent.guardrail_max_retries, job.title) for one in agent.guardrails]
-    more_asked: dict[str, Any] = {"guardrails": [rule_of(one) for one in agent.guardrails]} if chain else {}
-    more_asked |= {"knowledge": asked_about(passages)} if passages else {}
     who = [persona.role, persona.goal, persona.backstory]
 
     def output(answer: Answer) -> LiteAgentOutput:
@@ -71,7 +72,7 @@ def answering(
         kind=kinds.AGENT,
         name=name or persona.role,
         work=act,
-        question=[*who, messages, shape.schema if shape else None, *([more_asked] if more_asked else [])],
+        question=[*who, messages, shape.schema if shape else None, *_more_asked(agent, passages)],
         voice=Voice(
             agent,
             _EVENTS,
@@ -89,3 +90,11 @@ def answering(
         refuses=partial(refused, job.tools),
         texts={"goal": persona.goal, "backstory": persona.backstory, **digests(passages)},
     )
+
+
+def _more_asked(agent: Agent, passages: Sequence[Passage]) -> Iterator[dict[str, Any]]:
+    """Yield what an agent is asked besides, if it is: its guardrails, and passages of what it knows."""
+    asked: dict[str, Any] = {"guardrails": [rule_of(one) for one in agent.guardrails]} if agent.guardrails else {}
+    asked |= {"knowledge": asked_about(passages)} if passages else {}
+    if asked:
+        yield asked
