@@ -14,7 +14,7 @@ from crewlite.encoding.codec import JsonObject
 from crewlite.events.base import BaseEvent, EventNote, type_of
 from crewlite.ids import new_id
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.checkpoints import SNAPSHOT, droppable
+from crewlite.state.format.checkpoints import SNAPSHOT
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.record import Record
 from crewlite.texts.wording import cut
@@ -73,7 +73,7 @@ class CheckpointRule(NamedTuple):
         checkpoint = new_checkpoint(record, seq, event.type, event.address, about=_about(event, fields, record))
         parts: CommitParts = {"place": checkpoint}
         if limit := self.max_checkpoints:
-            own = droppable(record.checkpoints.values(), record.counts, record.inherited | bases)
+            own = record.checkpoints.droppable(bases)
             if beyond := own[: max(0, len(own) + 1 - limit)]:
                 parts |= {"drops": [(one["id"], one["parent"]) for one in beyond], "keep": limit}
         return parts
@@ -95,12 +95,12 @@ def new_checkpoint(
     Its parent is the newest checkpoint at or before that commit; for a snapshot after a restore, the restored one.
     `total`: the checksum of that commit, if a later commit records the checkpoint.
     """
-    parent = record.newest_checkpoint if seq > record.seq else record.newest_up_to(seq)
+    parent = record.checkpoints.newest if seq > record.seq else record.checkpoints.newest_up_to(seq)
     restored = record.restored if trigger == SNAPSHOT else None
     undated: Any = {  # the journal that commits it adds the time
         "id": new_id(behind=parent["id"] if parent else None),
         "seq": seq,
-        "version": record.named + 1,
+        "version": record.checkpoints.highest_version + 1,
         "parent": restored or (parent["id"] if parent else None),
         "trigger": trigger,
         "address": address,

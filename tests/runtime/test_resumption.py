@@ -23,6 +23,7 @@ from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, inputs_of
 from crewlite.runtime.steps.run import Run
 from crewlite.state import CheckpointConfig, InMemoryProvider
+from crewlite.state.format.checkpoints import BranchCheckpoints
 from crewlite.state.format.edits import Edit
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
@@ -126,8 +127,9 @@ def checkpoint(number, address="task:plan"):
 )
 def test_a_resume_from_a_checkpoint_that_more_came_after_is_refused(named, left, behind):
     later = [checkpoint(seq, address) for seq, address in ((3, "task:write"), (4, "task:write"), (5, "task:check"))]
-    checkpoints = {one["id"]: one for one in (checkpoint(2), *later)}
-    record = Record(seq=5, checkpoints=checkpoints, newest_checkpoint=checkpoint(5), left=left)
+    record = Record(seq=5, checkpoints=BranchCheckpoints(left))
+    for one in (checkpoint(2), *later):
+        record.checkpoints.add(one)
     located = Located(InMemoryProvider(), "here", "r", "main", f"{named:032x}" if named else None)
     root = trip.as_root(Request({"city": "Rome"}))
     if behind is None:

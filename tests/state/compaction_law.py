@@ -13,7 +13,6 @@ from typing import Any
 from crewlite import History
 from crewlite.encoding.codec import digest
 from crewlite.state.format.addresses import outers
-from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.earlier import definition_at, inputs_at, is_before_change
 from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
@@ -90,8 +89,9 @@ OF_A_READER: dict[str, Callable[[RunHistory], Any]] = {
 
 OF_A_RESUME: dict[str, Callable[[Record], Any]] = {
     name: lambda record, name=name: getattr(record, name)
-    for name in ("claim", "auto_approve", "restored", "epoch", "seq", "sum", "inherited")
+    for name in ("claim", "auto_approve", "restored", "epoch", "seq", "sum")
 } | {
+    "inherited": lambda record: record.checkpoints.inherited,
     "outcomes": lambda record: {
         at: (one.fingerprint, one.digest, one.attempt, one.seq, one.order)
         for at in outside(record)
@@ -204,8 +204,7 @@ def _compact(whole: Kept, then: Kept, run_id: str, branch: str, left: int) -> No
     """Drop all checkpoints of a branch but the newest ones, and compact its journal in one of two stores."""
     with contextlib.closing(then.open("here")) as store, contextlib.closing(whole.open("here")) as other:
         record = recorded(store, run_id, branch)
-        kept = bases(store.branches(run_id), branch) | record.inherited
-        places = droppable(record.checkpoints.values(), record.counts, kept)
+        places = record.checkpoints.droppable(bases(store.branches(run_id), branch))
         if gone := places[: max(0, len(places) - left)]:
             commit = Commit.saying(run_id, branch, record.head, {"drops": [(one["id"], one["parent"]) for one in gone]})
             store.append([commit])
@@ -225,7 +224,7 @@ def compared(whole: Kept, then: Kept, ref: str) -> list[str]:
             for a, b in zip(places, left, strict=True)
             for name, old, new in unlike(told(a), told(b))
         ]
-        named = one._record.named, other._record.named
+        named = [run._record.checkpoints.highest_version for run in (one, other)]
         broken += [f"the highest version is {named[1]}, not {named[0]}"] if named[0] != named[1] else []
         pairs += [
             (place.id, before.run(f"{ref}@{place.id}", as_of=True), after.run(f"{ref}@{place.id}", as_of=True))

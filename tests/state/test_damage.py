@@ -243,7 +243,7 @@ def test_checkpoints_dropped_in_a_circle_end():
         "at": now().isoformat(),
     }
     branch.add(place=checkpoint)
-    assert Record.of(branch.entries).parent(checkpoint) is None
+    assert Record.of(branch.entries).checkpoints.parent(checkpoint) is None
 
 
 @pytest.mark.parametrize("seq", [1, 2])

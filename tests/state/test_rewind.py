@@ -79,7 +79,7 @@ def test_what_lies_between_no_longer_counts(kept):
     record, before = kept.record(), kept.before
     assert list(record.tasks) == ["task:t0"] and not record.finished
     assert record.paid.total == before.paid.total, "what was paid stays paid"
-    assert record.newest_checkpoint["address"] == "task:t0"
+    assert record.checkpoints.newest["address"] == "task:t0"
     assert set(record.checkpoints) == set(before.checkpoints), "the checkpoints between are still there"
     with kept.history() as history:
         (run,) = history.runs()

@@ -271,7 +271,7 @@ def warn_stored(root: Root[Any], record: Record, located: Located, journal: Jour
 
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:
     """Raise CheckpointIsBehind if a checkpoint is newer than the named one, RefError if a rewind abandoned that one."""
-    newest = record.newest_checkpoint
+    newest = record.checkpoints.newest
     if _is_abandoned(record, located):
         name = f"{located.run_id}/{located.branch}"
         problem = f"was abandoned when {name} was rewound: fork it, rewind {name} to it, or resume {name}"

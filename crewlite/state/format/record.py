@@ -15,10 +15,9 @@ from crewlite.encoding.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
 from crewlite.kinds import Kind
 from crewlite.state.format.addresses import is_in_a_task_or_call, last_about_each, outers
-from crewlite.state.format.checkpoints import SNAPSHOT, along, at_no_commit, parent_of
+from crewlite.state.format.checkpoints import SNAPSHOT, BranchCheckpoints
 from crewlite.state.format.commit import (
     AskedQuestion,
-    CheckpointRecord,
     Claim,
     Commit,
     GivenAnswer,
@@ -34,7 +33,7 @@ from crewlite.state.format.kept import Kept, Order, late_changes
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, causes_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
-from crewlite.state.format.rewinds import Ranges, counting_at, is_abandoned
+from crewlite.state.format.rewinds import counting_at
 
 _USUAL = {"schema", "seq", "at", "steps", "events", "place"}
 """The parts of most commits: of a commit with these alone, no others are looked for."""
@@ -70,11 +69,7 @@ class Record:
     """The numbers of the commits in which the questions were asked, by address."""
     answers: dict[str, GivenAnswer] = field(default_factory=dict)
     """The answers recorded from outside the run, by the address of the question."""
-    checkpoints: dict[str, CheckpointRecord] = field(default_factory=dict)
-    newest_checkpoint: CheckpointRecord | None = None
-    """The checkpoint at the latest valid commit."""
-    named: int = 0
-    """The highest version of a checkpoint so far, dropped ones included."""
+    checkpoints: BranchCheckpoints = field(default_factory=BranchCheckpoints)
     kept: Kept = field(default_factory=Kept)
     """The named values of the run."""
     late: dict[str, list[tuple[Order, Sequence[Operation]]]] = field(default_factory=dict)
@@ -97,18 +92,12 @@ class Record:
     """Whether calls of tools that require approval are approved."""
     edited: dict[str, Edit] = field(default_factory=dict)
     """The steps that this fork, or a base of it, has edited or set to run again."""
-    inherited: frozenset[str] = frozenset()
-    """The ids of checkpoints of the branches that this one is forked from."""
     fresh: bool = False
     """Whether this is a fork that has not been kicked off. Answers may have been recorded on it."""
     earlier_definitions: tuple[tuple[int, JsonObject], ...] = ()
     """Earlier definitions, each with the number of the commit that replaced it."""
     earlier_inputs: tuple[tuple[int, Json], ...] = ()
     """Earlier inputs, each with the number of the commit that replaced them."""
-    dropped: dict[str, str | None] = field(default_factory=dict)
-    """The ids of removed checkpoints, each with the id of its parent."""
-    left: Ranges = ()
-    """The ranges of commits that rewinds have abandoned: see `rewinds.Ranges`."""
     epoch: int = 0
     """The number of rewinds so far."""
     tasks: dict[str, None] = field(default_factory=dict)
@@ -121,7 +110,7 @@ class Record:
         for entry, record in replay(entries):
             sums[entry.seq] = record.sum
         record.check_checkpoints(sums)
-        record.forget(lacks)
+        record.checkpoints.forget(lacks)
         return record
 
     @property
@@ -190,7 +179,7 @@ class Record:
 
     def counts(self, seq: int) -> bool:
         """Return whether a commit is valid: no later commit has gone back to before it."""
-        return not is_abandoned(seq, self.left)
+        return self.checkpoints.counts(seq)
 
     def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
         """Return the record to apply the next entry to: this one, or for an entry that rewinds, one at its target.
@@ -205,11 +194,10 @@ class Record:
             then.apply(each)
         if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
             raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is missing")
-        then.left, then.epoch = (*left, (back["seq"], self.seq + 1)), self.epoch + 1
         then.seq, then.sum, then.claim, then.paid = self.seq, self.sum, self.claim, self.paid.back_at(then.paid)
-        then.cancelled, then.worked, then.named = self.cancelled, self.worked, self.named
-        then.checkpoints, then.dropped, then.inherited = self.checkpoints, self.dropped, self.inherited
-        then.newest_checkpoint, then.stopped = then.newest_up_to(self.seq), None
+        then.cancelled, then.worked, then.stopped, then.epoch = self.cancelled, self.worked, None, self.epoch + 1
+        then.checkpoints = self.checkpoints
+        then.checkpoints.rewind((*left, (back["seq"], self.seq + 1)))
         return then
 
     def apply(self, entry: Entry) -> None:
@@ -229,26 +217,18 @@ class Record:
                 self.late.setdefault(address, []).append(change)
         self.events.add(commit.get("events", ()), self.seq, commit.get("folded", {}).get("events"))
         if drops := commit.get("drops"):
-            self.forget(dict(drops))
+            self.checkpoints.forget(dict(drops))
         if checkpoint := commit.get("place"):
-            self._add_checkpoint(checkpoint)
+            self.checkpoints.add(checkpoint)
             self.restored = None if checkpoint["trigger"] == SNAPSHOT else self.restored
         self.failed = self.failed and "claim" not in commit
         if self.claim and "claim" not in commit and (self.failed or "" in self.outcomes):
             self.claim = None
         self.events.claim(self.claim, self.seq, commit.get("folded", {}).get("claims"))
 
-    def forget(self, dropped: Mapping[str, str | None]) -> None:
-        """Remove checkpoints. `dropped` maps their ids to the ids of their parents."""
-        for gone, parent in dropped.items():
-            self.checkpoints.pop(gone, None)
-            self.dropped[gone] = parent
-        if self.newest_checkpoint and self.newest_checkpoint["id"] in dropped:
-            self.newest_checkpoint = self.newest_up_to(self.seq)
-
     def check_checkpoints(self, sums: Mapping[int, str]) -> None:
         """Raise JournalCorrupt if a checkpoint is at a missing commit. `sums`: the checksums of all entries, by seq."""
-        if lost := at_no_commit(self.checkpoints.values(), sums):
+        if lost := self.checkpoints.at_no_commit(sums):
             raise self._damaged(f"checkpoint {lost['id']} is at commit {lost['seq']}, which is missing or has changed")
 
     def last_attempt(self, address: str) -> Attempt | None:
@@ -263,15 +243,6 @@ class Record:
         except (LookupError, TypeError, ValueError, RecursionError) as error:
             problem = f"the outcome of {address!r} is not recorded completely ({type(error).__name__}: {error})"
             raise self._damaged(problem) from error
-
-    def newest_up_to(self, seq: int) -> CheckpointRecord | None:
-        """Return the last valid checkpoint at or before a commit; None if there is none."""
-        valid = (one for one in self.checkpoints.values() if one["seq"] <= seq and self.counts(one["seq"]))
-        return max(valid, key=along, default=None)
-
-    def parent(self, checkpoint: CheckpointRecord) -> str | None:
-        """Return the id of the nearest ancestor of a checkpoint that was not removed; None if there is none."""
-        return parent_of(checkpoint, self.checkpoints, self.dropped, self.counts)
 
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
@@ -304,17 +275,8 @@ class Record:
         self.paid.fork()
         self.claim, self.cancelled, self.stopped, self.failed, self.fresh = None, False, None, False, True
         if checkpoint := base["place"]:
-            self._add_checkpoint(self.checkpoints.get(checkpoint["id"], checkpoint))
-        self.inherited = frozenset(self.checkpoints)
-
-    def _add_checkpoint(self, checkpoint: CheckpointRecord) -> None:
-        if "version" not in checkpoint:  # written by an earlier release, or as the base of a fork
-            checkpoint = {**checkpoint, "version": self.named + 1}
-        self.named = max(self.named, checkpoint["version"])
-        self.checkpoints[checkpoint["id"]] = checkpoint
-        newest = self.newest_checkpoint
-        if self.counts(checkpoint["seq"]) and (newest is None or along(checkpoint) > along(newest)):
-            self.newest_checkpoint = checkpoint
+            self.checkpoints.add(self.checkpoints.get(checkpoint["id"], checkpoint))
+        self.checkpoints.inherited = frozenset(self.checkpoints)
 
     def _calls_and_questions(self, commit: Commit) -> None:
         """Apply the calls that are about to be made, the questions to people and their answers."""

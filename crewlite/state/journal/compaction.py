@@ -265,7 +265,9 @@ def _checkpoint_of(entry: Entry, record: Record) -> CheckpointRecord | None:
     The one with the highest version stays in the journal after it was dropped, so that no other gets that version.
     """
     checkpoint = entry.commit.get("place")
-    kept = checkpoint and (checkpoint["id"] in record.checkpoints or checkpoint.get("version") == record.named)
+    kept = checkpoint and (
+        checkpoint["id"] in record.checkpoints or checkpoint.get("version") == record.checkpoints.highest_version
+    )
     return checkpoint if kept else None
 
 

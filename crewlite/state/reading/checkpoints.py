@@ -47,7 +47,7 @@ class Checkpoints:
             if base and base["place"]:
                 self._homes.setdefault(base["place"]["id"], base["branch"])
         record.check_checkpoints({entry.seq: entry.sum for entry in entries})
-        record.forget(lacks)
+        record.checkpoints.forget(lacks)
         self.record = record
 
     def recorded(self, then: Record | None = None, *, abandoned: bool = False) -> list[CheckpointRecord]:
@@ -106,7 +106,7 @@ def _build(checkpoint: CheckpointRecord, record: Record, then: RecordView, branc
         id=checkpoint["id"],
         run_id=then.run["run_id"],
         branch=branch,
-        parent_id=record.parent(checkpoint),
+        parent_id=record.checkpoints.parent(checkpoint),
         seq=checkpoint["seq"],
         version=checkpoint["version"],
         trigger=checkpoint["trigger"],

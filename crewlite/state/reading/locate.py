@@ -310,7 +310,7 @@ def _walk(record: Record, ref: Ref, text: str) -> CheckpointRecord:
     for _ in range(ref.back):
         here = checkpoint["seq"] if checkpoint else None
         while checkpoint and checkpoint["seq"] == here:  # a label has made a second one at the same place
-            checkpoint = record.checkpoints.get(record.parent(checkpoint) or "")
+            checkpoint = record.checkpoints.get(record.checkpoints.parent(checkpoint) or "")
     if checkpoint is None:
         raise RefError(text, _too_far(ref), _named(counting))
     return checkpoint
@@ -346,8 +346,8 @@ def _no_checkpoint(
     begun = {event.address for event in record.events} | record.outcomes.keys()
     known = begun | {one["address"] for one in checkpoints if one["address"]}
     known |= {task["address"] for task in record.run["definition"].get("tasks", ())}
-    gone = record.named - len(record.checkpoints)
-    if gone and (at in begun or record.left or any(at in one for one in record.dropped)):
+    gone = record.checkpoints.highest_version - len(record.checkpoints)
+    if gone and (at in begun or record.epoch or any(at in one for one in record.checkpoints.dropped)):
         count = f"{number_of(gone, 'checkpoint')} of it {'was' if gone == 1 else 'were'}"
         problem += f" any more: {count} pruned or over max_checkpoints"
     elif at in known:

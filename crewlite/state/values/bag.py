@@ -206,7 +206,7 @@ class Bag(NamedValues):
             check_name("label", label)
         if metadata is not None and not isinstance(metadata, dict):
             raise ConfigError(f"metadata is {metadata!r}; wanted a dict, such as {{'reason': 'before the tool'}}")
-        if label and any(p.get("label") == label and record.counts(p["seq"]) for p in record.checkpoints.values()):
+        if label and record.checkpoints.labelled(label):
             raise RefError(label, "labels another checkpoint of this run already: choose another label")
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {"label": label, "metadata": coded}
@@ -230,7 +230,8 @@ class Bag(NamedValues):
             values = self._values
             values.put_back(coded)
             changed = journal.states.shown(values)
-            ours = origin and (origin.id in journal.record.checkpoints or origin.id in journal.record.dropped)
+            known = journal.record.checkpoints
+            ours = origin and (origin.id in known or origin.id in known.dropped)
             return {"values": changed | ({"restored": origin.id} if origin and ours else {})}
 
         manual.outcome(journal, manual.change(journal, parts, lambda parts: None))

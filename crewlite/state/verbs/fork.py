@@ -189,7 +189,7 @@ class Origin:
                 "branch": found.branch,
                 "seq": whole.seq,
                 "sum": whole.sum,
-                "place": whole.newest_checkpoint,
+                "place": whole.checkpoints.newest,
             }
             return base, whole
         checkpoint = whole.checkpoints.get(found.checkpoint)

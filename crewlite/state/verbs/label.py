@@ -71,9 +71,8 @@ def _give_at_work(store: Store, journal: Journal, found: Checkpoint, total: str,
         record = journal.record
         if found.id not in record.checkpoints:  # the run has dropped it meanwhile
             raise lineage.gone(store, found.ref, "checkpoint")
-        for other in record.checkpoints.values():
-            if other.get("label") == name and record.counts(other["seq"]):  # the run has given it meanwhile
-                raise _label_taken(name, found.run_id, found.branch, other)
+        if other := record.checkpoints.labelled(name):  # the run has given it meanwhile
+            raise _label_taken(name, found.run_id, found.branch, other)
         return {"place": _checkpoint(record, record.checkpoints[found.id], total, name)}
 
     return outcome(journal, name_checkpoint(journal, make, None))["place"]["id"]

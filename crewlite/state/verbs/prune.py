@@ -10,7 +10,6 @@ from functools import partial
 from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, RefError, StoreBusy, StoreUnusable
 from crewlite.ids import now
 from crewlite.refs import check_name
-from crewlite.state.format.checkpoints import droppable
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
@@ -242,14 +241,13 @@ class _Run:
         if self.holder(branch):
             return Pruned(busy=(f"{self.run_id}/{branch}",))
         store, own, record = self.store, self.journals[branch], self.records[branch]
-        kept = bases(self.branches, branch) | record.inherited
-        gone = droppable(record.checkpoints.values(), record.counts, kept)[:-keep_last]
+        gone = record.checkpoints.droppable(bases(self.branches, branch))[:-keep_last]
         if gone:
             commit = _dropping(gone, record)
             if not dry_run:
                 store.append([commit])
             own = [*own, *commit.entries]
-        elif record.dropped and not dry_run:
+        elif record.checkpoints.dropped and not dry_run:
             store.append([stored_already(own)])
         done = Pruned(checkpoints=tuple(one["id"] for one in gone))
         before = standing_on(self.journals, branch)
