@@ -57,27 +57,23 @@ def invalidated(address: str, kind: str) -> StepRecord:
     return {"address": address, "kind": kind, "again": True, "ms": 0.0}
 
 
-MAY_VOID = ("steps", "claim", "intents")  # parts of a commit with which tombstones are written
-
-
 class Tombstone(NamedTuple):
     """A tombstone for a later commit: the next one with an outcome, a claim or intents.
 
-    With `at_once`, a commit with a failed attempt that code can handle writes it, too.
+    With `at_once`, a commit with a failed attempt that code can handle writes it too.
     """
 
     step: StepRecord
     at_once: bool
 
 
-def with_void(parts: CommitParts, tombstones: Sequence[Tombstone]) -> tuple[list[StepRecord], list[Tombstone]]:
-    """Return (the tombstones that this commit writes and its steps, the tombstones left for later commits)."""
-    steps = parts.get("steps", [])
-    if any("error" not in step for step in steps) or not parts.keys().isdisjoint(("claim", "intents")):
-        return [*(one.step for one in tombstones), *steps], []
-    if not any("fingerprint" in step for step in steps):
-        return steps, [*tombstones]
-    return [*(one.step for one in tombstones if one.at_once), *steps], [one for one in tombstones if not one.at_once]
+def due_with(parts: CommitParts, tombstones: Sequence[Tombstone]) -> list[Tombstone]:
+    """Return those of the waiting tombstones that a commit with these parts writes, before its own steps."""
+    steps = parts.get("steps", ())
+    if "claim" in parts or "intents" in parts or any("error" not in step for step in steps):
+        return [*tombstones]
+    can_be_handled = any("fingerprint" in step for step in steps)
+    return [one for one in tombstones if one.at_once and can_be_handled]
 
 
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:

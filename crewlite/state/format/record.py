@@ -25,10 +25,10 @@ from crewlite.state.format.commit import (
     StepRecord,
     TimeAtWork,
 )
+from crewlite.state.format.compacted import is_numbered
 from crewlite.state.format.edits import Edit, bound_to, inherited, take_back, withdraw
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.forms import checked_result
-from crewlite.state.format.intents import intended_in
 from crewlite.state.format.kept import Kept, Order, late_changes
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, causes_of, outcome_of, resolved
@@ -280,9 +280,12 @@ class Record:
 
     def _calls_and_questions(self, commit: Commit) -> None:
         """Apply the calls that are about to be made, the questions to people and their answers."""
-        self.intents |= {call["address"]: "once" for call in commit.get("made", ()) if call["address"] in self.outcomes}
-        self.intended_in |= intended_in(commit)
-        for address, effect, *question in commit.get("intents", ()):
+        made, intents = commit.get("made", ()), commit.get("intents", ())
+        self.intents |= {call["address"]: "once" for call in made if call["address"] in self.outcomes}
+        self.intended_in |= {address: self.seq for address, *_ in intents}
+        if made and is_numbered(commit.get("folded")):  # else the outcomes merged with these calls have this number too
+            self.intended_in |= {call["address"]: call["seq"] for call in made}
+        for address, effect, *question in intents:
             self.intents.pop(address, None)  # its last intent gives a call its place: an earlier one may be left out
             self.intents[address] = effect
             self.intended.update((address, digest) for digest in question)

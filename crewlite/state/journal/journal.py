@@ -26,7 +26,7 @@ from crewlite.events.base import BaseEvent, EventNote
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text
 from crewlite.state.format.checkpoints import naming
-from crewlite.state.format.commit import MAY_VOID, Claim, Commit, CommitParts, Tombstone, invalidated, with_void
+from crewlite.state.format.commit import Claim, Commit, CommitParts, Tombstone, due_with, invalidated
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
@@ -133,8 +133,9 @@ class Journal:
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
         if self.buffered_events:
             whole["events"], self.buffered_events = [*self.buffered_events, *parts.get("events", ())], []
-        if self._tombstones and not parts.keys().isdisjoint(MAY_VOID):
-            whole["steps"], self._tombstones = with_void(parts, self._tombstones)
+        if self._tombstones and (due := due_with(parts, self._tombstones)):
+            whole["steps"] = [*(one.step for one in due), *parts.get("steps", ())]
+            self._tombstones = [one for one in self._tombstones if one not in due]
         states, queue = self.states, self.queue
         if states.common.used:
             self._refused += states.add_to(whole, strict=self.on_save_error == "raise")
@@ -326,7 +327,9 @@ class Journal:
             if queue.fenced:  # the store accepts no more commits of this run
                 queue.backlog = ()
             elif self.claim and self.record.claim and not queue.backlog:
-                self._give_back(queue, back)
+                entry = next_entry(back, after=self.record.head)  # the run has not ended: this process stops running it
+                self.record.apply(entry)
+                queue.put((entry,), lambda error: None)
             if self.delayed or self._is_ahead(queue):
                 await self._settle_and_warn(queue)
         finally:
@@ -355,12 +358,6 @@ class Journal:
                 self.announce({})
         except NotCodable as error:
             self.failed(error)
-
-    def _give_back(self, queue: WriteQueue, parts: CommitParts) -> None:
-        """Commit the release of the branch: this process stops running the run, which has not ended."""
-        entry = next_entry(parts, after=self.record.head)
-        self.record.apply(entry)
-        queue.put((entry,), lambda error: None)
 
     async def _settle_and_warn(self, queue: WriteQueue) -> None:
         delayed = self.delayed or bool(queue.backlog)
