@@ -27,7 +27,7 @@ from crewlite.state.format.commit import (
 )
 from crewlite.state.format.compacted import Compacted
 from crewlite.state.format.entry import SCHEMA, Entry, seal
-from crewlite.state.format.kept import Kept, order_of_late
+from crewlite.state.format.kept import order_of_late
 from crewlite.state.format.operations import difference
 from crewlite.state.format.outcome import Outcome, causes_of, resolved
 from crewlite.state.format.paid import Paid
@@ -85,17 +85,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
     after, shortened = base["sum"] if base else "", _StepsLeftOut([record, *map(Record.of, tails)])
     for part in _parts(own, ends):
         live = live.before(part[0], read)
-        earlier, ending, restored, kept = (
-            _outcomes_before(part, live),
-            _ending(part, live),
-            live.restored,
-            live.kept,
-        )
-        for entry in part:
-            live.apply(entry)
-        commit = _merged(part, earlier, ending, live, record, shortened)
-        if changed := _values(commit, kept, restored, live):
-            commit["values"] = changed
+        commit = _Part(part, live).merged(record, shortened)
         if made := [call for call in once if part[0].first <= call["seq"] <= part[-1].seq]:
             commit["made"] = made
         merged = seal(commit, after=after)
@@ -176,87 +166,182 @@ def _parts(entries: Sequence[Entry], ends: set[int]) -> Iterator[list[Entry]]:
             part = []
 
 
-def _outcomes_before(part: Sequence[Entry], live: Record) -> dict[str, Outcome]:
-    """Return the outcomes, as they were before `part`, of the steps in `part` and of the steps that enclose them."""
-    about = {step["address"] for entry in part for step in entry.commit.get("steps", ())}
-    about |= {address for entry in part for address, *_ in entry.commit.get("intents", ())}
-    return {at: live.outcomes[at] for at in about | around(about) if at in live.outcomes}
+class _Part:
+    """Consecutive entries that become one commit, with what was valid before them.
 
-
-def _ending(part: Sequence[Entry], live: Record) -> set[str]:
-    """Return the steps in `part` whose outcomes settle something older: a call that began, a failure, its question.
-
-    Without these outcomes, the call would be in doubt, the failure would count, the question would be open.
+    `live`: the record before the entries. They are applied to it, so from then on it is the record at their end.
     """
-    known = (live.intents.keys() - live.outcomes.keys()) | live.attempts.keys() | undecided(live).keys()
-    steps = (step for entry in part for step in entry.commit.get("steps", ()))
-    failed = live.failures.keys()
-    return {at for step in steps if (at := step["address"]) in known or not failed.isdisjoint(causes_of(step))}
+
+    def __init__(self, entries: Sequence[Entry], live: Record) -> None:
+        self.entries, self.live = entries, live
+        self.earlier = self._outcomes_before()
+        self.ending = self._ending()
+        self.values_before, self.restored_before = live.kept, live.restored
+        for entry in entries:
+            live.apply(entry)
+
+    def _outcomes_before(self) -> dict[str, Outcome]:
+        """Return the outcomes, as they were before, of the steps in the entries and of the steps that enclose them."""
+        about = {step["address"] for entry in self.entries for step in entry.commit.get("steps", ())}
+        about |= {address for entry in self.entries for address, *_ in entry.commit.get("intents", ())}
+        outcomes = self.live.outcomes
+        return {at: outcomes[at] for at in about | around(about) if at in outcomes}
+
+    def _ending(self) -> set[str]:
+        """Return the steps whose outcomes here settle something older: a call that began, a failure, its question.
+
+        Without these outcomes, the call would be in doubt, the failure would count, the question would be open.
+        """
+        live = self.live
+        known = (live.intents.keys() - live.outcomes.keys()) | live.attempts.keys() | undecided(live).keys()
+        steps = (step for entry in self.entries for step in entry.commit.get("steps", ()))
+        failed = live.failures.keys()
+        return {at for step in steps if (at := step["address"]) in known or not failed.isdisjoint(causes_of(step))}
+
+    def merged(self, record: Record, shortened: _StepsLeftOut) -> Commit:
+        """Build the one commit. It leaves out the child steps of steps that have finished by its end.
+
+        `record`: that of the complete branch. `shortened`: the steps whose child steps were left out of the commits
+        built so far.
+        """
+        live, last, paid, begins = self.live, self.entries[-1], Paid(), CommitParts()
+        steps = [step for entry in self.entries for step in _dated(entry, last)]
+        stay = self.ending | live.edited.keys()  # whether a change has taken effect follows from the outcome
+        stay |= live.tasks.keys()  # readers count the tasks, also those inside steps of a flow
+        if not record.finished:  # calls that may answer a next attempt around them
+            stay |= {at for at, effect in live.intents.items() if effect == "once"}
+        gone = {at for step in steps if (at := step["address"]) not in stay and self._is_settled(at)}
+        shortened.add(gone)
+        for entry in self.entries:
+            said = entry.commit
+            names = (name for name in ("run", "rewind", "definition", "inputs", "auto_approve") if name in said)
+            begins |= cast(CommitParts, {name: said[name] for name in names})
+            paid.take({"usage": said.get("usage", {}), "usage_inside": said.get("usage_inside", {})})
+        paid.take({"steps": [step for step in steps if step["address"] in gone]})
+        kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
+        commit: Commit = {
+            "schema": SCHEMA,
+            "seq": last.seq,
+            "at": last.commit["at"],
+            **begins,
+            "folded": self._folded(),
+            **self._lists([*self._tombstones(), *kept]),
+            **paid.parts(left_out=lambda at: live.is_inside(at) and at not in stay),
+            **self._ends(_checkpoint_of(last, record)),
+        }
+        self._add_values(commit)
+        return commit
+
+    def _is_settled(self, address: str) -> bool:
+        """Return whether a step around this one has finished here: an earlier outcome may be about to be replaced."""
+        outcomes = self.live.outcomes
+        return any(at in outcomes and outcomes[at] is not self.earlier.get(at) for at in outers(address))
+
+    def _folded(self) -> Compacted:
+        """Return what the commit tells of the entries that it replaces."""
+        first, last, numbers = self.entries[0].first, self.entries[-1], list[int]()
+        claims = [seq for seq in self.live.events.claims if first <= seq <= last.seq]
+        folded: Compacted = {"first": first, "sum": last.sum, "claims": claims}
+        for entry in self.entries:  # which may be a merged commit itself
+            numbers += entry.commit.get("folded", {}).get("events") or [entry.seq] * len(entry.commit.get("events", ()))
+        if numbers:
+            folded["events"] = numbers
+        return folded
+
+    def _tombstones(self) -> list[StepRecord]:
+        """Build tombstones for the outcomes in `earlier` that no longer count, as the steps ran again.
+
+        Without them, an earlier outcome of such a step would count again once the later one is left out.
+        """
+        live = self.live
+        return [
+            invalidated(address, outcome.kind)
+            for address, outcome in self.earlier.items()
+            if live.is_inside(address) and live.outcomes.get(address) is not outcome
+        ]
+
+    def _lists(self, steps: list[StepRecord]) -> CommitParts:
+        """Return the parts of the commit that are lists: its `steps`, and what it keeps of the entries."""
+        live, commits = self.live, [entry.commit for entry in self.entries]
+        intents = (call for commit in commits for call in commit.get("intents", ()))
+        answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
+        lists: CommitParts = {
+            "steps": steps,
+            # the intent of a finished call would invalidate its outcome again
+            "intents": [call for call in intents if not live.settled(call[0])],
+            "asked": [
+                cast(AskedQuestion, {"seq": entry.seq, **asked})
+                for entry in self.entries
+                for asked in entry.commit.get("asked", ())
+                if not live.settled(asked["address"])
+            ],
+            # in the form in which a question in these entries has accepted them
+            "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
+            "events": [event for commit in commits for event in commit.get("events", ())],
+            "drops": [drop for commit in commits for drop in commit.get("drops", ())],
+            "copied": [total for commit in commits for total in commit.get("copied", ())],
+            "late": [late for entry in self.entries for late in _late(entry, live)],
+            "worked": [
+                worked
+                for commit in commits
+                for worked in commit.get("worked", ())
+                if live.worked[worked["address"]] is worked and not live.settled(worked["address"])
+            ],
+        }
+        return cast(CommitParts, {name: items for name, items in lists.items() if items})
+
+    def _ends(self, checkpoint: CheckpointRecord | None) -> CommitParts:
+        """Return the parts of the commit that say how the run stands at its end."""
+        ends: CommitParts = {"claim": self.live.claim} if self.live.claim else {"released": True}
+        if self.live.cancelled:
+            ends["cancelled"] = True
+        if self.live.stopped:
+            ends["stopped"] = self.live.stopped
+        if checkpoint:
+            ends["place"] = checkpoint
+        return ends
+
+    def _add_values(self, commit: Commit) -> None:
+        """Add the changes from the values before the entries to those after them, if there are any."""
+        before, live, changed = self.values_before, self.live, ValueChanges()
+        commit["values"] = changed  # for `before.after(commit)`, which applies what is in it so far
+        if own := difference(before.own, live.kept.own):
+            changed["ops"] = own
+        if seen := difference(before.after(commit).values, live.values):
+            changed["seen_after"] = seen
+        counted = before.after(commit).versions
+        if versions := {name: number for name, number in live.kept.versions.items() if counted.get(name) != number}:
+            changed["versions"] = versions
+        if live.restored != self.restored_before:
+            changed["restored"] = live.restored
+        if not changed:
+            del commit["values"]
 
 
-def _merged(
-    part: Sequence[Entry],
-    earlier: dict[str, Outcome],
-    ending: set[str],
-    live: Record,
-    record: Record,
-    shortened: _StepsLeftOut,
-) -> Commit:
-    """Build one commit from the entries `part`. It leaves out the child steps of steps that have finished by its end.
-
-    `live`: the record at the end of `part`. `earlier`: the outcomes before `part`. `ending`: the steps that end what
-    was recorded by then. `record`: that of the complete branch. `shortened`: the steps whose child steps were left out
-    of the commits built so far.
-    """
-    last, paid = part[-1], Paid()
-    begins, ends = CommitParts(), CommitParts()
-    steps = [step for entry in part for step in _dated(entry, last)]
-    waiting = frozenset[str]() if record.finished else _once(live)
-    stay = waiting | ending | live.edited.keys()  # whether a change has taken effect follows from the outcome
-    stay |= live.tasks.keys()  # readers count the tasks, also those inside steps of a flow
-    gone = {at for step in steps if (at := step["address"]) not in stay and _is_settled(at, earlier, live)}
-    shortened.add(gone)
-    for entry in part:
-        said = entry.commit
-        names = (name for name in ("run", "rewind", "definition", "inputs", "auto_approve") if name in said)
-        begins |= cast(CommitParts, {name: said[name] for name in names})
-        paid.take({"usage": said.get("usage", {}), "usage_inside": said.get("usage_inside", {})})
-    paid.take({"steps": [step for step in steps if step["address"] in gone]})
-    kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
-    ends |= {"claim": live.claim} if live.claim else {"released": True}
-    ends |= {"cancelled": True} if live.cancelled else {}
-    if live.stopped:
-        ends["stopped"] = live.stopped
-    if checkpoint := _checkpoint_of(last, record):
-        ends["place"] = checkpoint
-    return {
-        "schema": SCHEMA,
-        "seq": last.seq,
-        "at": last.commit["at"],
-        **begins,
-        "folded": _folded(part, live),
-        **_kept(part, [*_tombstones(earlier, live), *kept], live),
-        **paid.parts(left_out=lambda at: live.is_inside(at) and at not in stay),
-        **ends,
-    }
+def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
+    """Return the steps of an entry, with their place and time, which merging would lose."""
+    steps: list[StepRecord] = [
+        {"recorded": (entry.seq, n), **step} for n, step in enumerate(entry.commit.get("steps", ()))
+    ]
+    at = entry.commit["at"]
+    return steps if at == last.commit["at"] else [{"at": at, **step} for step in steps]
 
 
-def _folded(part: Sequence[Entry], live: Record) -> Compacted:
-    """Return what a merged commit tells of the entries `part`. `live`: the record at their end."""
-    first, last, numbers = part[0].first, part[-1], list[int]()
-    claims = [seq for seq in live.events.claims if first <= seq <= last.seq]
-    folded: Compacted = {"first": first, "sum": last.sum, "claims": claims}
-    for entry in part:  # which may be a merged commit itself
-        numbers += entry.commit.get("folded", {}).get("events") or [entry.seq] * len(entry.commit.get("events", ()))
-    if numbers:
-        folded["events"] = numbers
-    return folded
+def _late(entry: Entry, live: Record) -> list[LateChanges]:
+    """Return the late changes of handlers to steps whose outcomes are still valid, with their order."""
+    return [
+        {"order": [*order_of_late(entry.seq, number)], **late}
+        for number, late in enumerate(entry.commit.get("late", ()))
+        if not live.is_inside(at := late["address"])
+        and any(operations is late["ops"] for _, operations in live.late.get(at, ()))
+    ]
 
 
-def _is_settled(address: str, earlier: dict[str, Outcome], live: Record) -> bool:
-    """Return whether a step around this one has finished since. An outcome from before may be about to be replaced."""
-    outcomes = live.outcomes
-    return any(at in outcomes and outcomes[at] is not earlier.get(at) for at in outers(address))
+def _resolved(step: StepRecord, gone: set[str], live: Record) -> StepRecord:
+    """Return a step with its references to removed steps replaced by their texts."""
+    if "value" not in step:
+        return step
+    return {**step, "value": resolved(step["value"], lambda at: live.outcomes[at].value["text"], gone)}
 
 
 def _checkpoint_of(entry: Entry, record: Record) -> CheckpointRecord | None:
@@ -269,11 +354,6 @@ def _checkpoint_of(entry: Entry, record: Record) -> CheckpointRecord | None:
         checkpoint["id"] in record.checkpoints or checkpoint.get("version") == record.checkpoints.highest_version
     )
     return checkpoint if kept else None
-
-
-def _once(live: Record) -> frozenset[str]:
-    """Return the calls with effect="once" of an unfinished run, which may answer a next attempt around them."""
-    return frozenset(at for at, effect in live.intents.items() if effect == "once")
 
 
 class _StepsLeftOut:
@@ -298,92 +378,6 @@ class _StepsLeftOut:
             if outcome and "value" in step and step["recorded"][0] == outcome.seq:
                 return {**step, "worked": times.milliseconds(at)}
         return step
-
-
-def _tombstones(earlier: dict[str, Outcome], live: Record) -> list[StepRecord]:
-    """Build tombstones for the outcomes in `earlier` that no longer count in the record `live`, as the steps ran again.
-
-    Without them, an earlier outcome of such a step would count again once the later one is left out.
-    """
-    return [
-        invalidated(address, outcome.kind)
-        for address, outcome in earlier.items()
-        if live.is_inside(address) and live.outcomes.get(address) is not outcome
-    ]
-
-
-def _kept(part: Sequence[Entry], steps: list[StepRecord], live: Record) -> CommitParts:
-    """Return the commit parts of a merged commit: its `steps`, and what it keeps of the entries `part`."""
-    commits = [entry.commit for entry in part]
-    intents = (call for commit in commits for call in commit.get("intents", ()))
-    answered = dict.fromkeys(answer["address"] for commit in commits for answer in commit.get("answers", ()))
-    lists: CommitParts = {
-        "steps": steps,
-        # the intent of a finished call would invalidate its outcome again
-        "intents": [call for call in intents if not live.settled(call[0])],
-        "asked": [
-            cast(AskedQuestion, {"seq": entry.seq, **asked})
-            for entry in part
-            for asked in entry.commit.get("asked", ())
-            if not live.settled(asked["address"])
-        ],
-        # in the form in which a question in these entries has accepted them
-        "answers": [live.answers[at] for at in answered if at in live.answers and not live.settled(at)],
-        "events": [event for commit in commits for event in commit.get("events", ())],
-        "drops": [drop for commit in commits for drop in commit.get("drops", ())],
-        "copied": [total for commit in commits for total in commit.get("copied", ())],
-        "late": [late for entry in part for late in _late(entry, live)],
-        "worked": [
-            worked
-            for commit in commits
-            for worked in commit.get("worked", ())
-            if live.worked[worked["address"]] is worked and not live.settled(worked["address"])
-        ],
-    }
-    return cast(CommitParts, {name: items for name, items in lists.items() if items})
-
-
-def _dated(entry: Entry, last: Entry) -> list[StepRecord]:
-    """Return the steps of an entry, with their place and time, which merging would lose."""
-    steps: list[StepRecord] = [
-        {"recorded": (entry.seq, n), **step} for n, step in enumerate(entry.commit.get("steps", ()))
-    ]
-    at = entry.commit["at"]
-    return steps if at == last.commit["at"] else [{"at": at, **step} for step in steps]
-
-
-def _late(entry: Entry, live: Record) -> list[LateChanges]:
-    """Return the late changes of handlers to steps whose outcomes are still valid, with their order."""
-    return [
-        {"order": [*order_of_late(entry.seq, number)], **late}
-        for number, late in enumerate(entry.commit.get("late", ()))
-        if not live.is_inside(at := late["address"])
-        and any(operations is late["ops"] for _, operations in live.late.get(at, ()))
-    ]
-
-
-def _values(commit: Commit, before: Kept, restored: str | None, live: Record) -> ValueChanges:
-    """Build the value changes of a merged commit, from `before` (and `restored`) to the values of `live`."""
-    changed: ValueChanges = {}
-    commit["values"] = changed  # set for the computation below, which applies the commit
-    if own := difference(before.own, live.kept.own):
-        changed["ops"] = own
-    if seen := difference(before.after(commit).values, live.values):
-        changed["seen_after"] = seen
-    counted = before.after(commit).versions
-    if versions := {name: number for name, number in live.kept.versions.items() if counted.get(name) != number}:
-        changed["versions"] = versions
-    if live.restored != restored:
-        changed["restored"] = live.restored
-    del commit["values"]
-    return changed
-
-
-def _resolved(step: StepRecord, gone: set[str], live: Record) -> StepRecord:
-    """Return a step with its references to removed steps replaced by their texts."""
-    if "value" not in step:
-        return step
-    return {**step, "value": resolved(step["value"], lambda at: live.outcomes[at].value["text"], gone)}
 
 
 def size(entries: Iterable[Entry]) -> int:
