@@ -36,7 +36,7 @@ from crewlite.state.format.rewinds import ends_of_tails
 from crewlite.state.format.times import Times
 from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.effects import once_calls
-from crewlite.state.journal.lineage import journals_of_branch, standing_on
+from crewlite.state.journal.lineage import base_of, journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, Store
 
 
@@ -80,7 +80,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
     record, live, compacted = Record.of([*before, *own]), Record.of(before), list[Entry]()
     ends = {one["seq"] for one in record.checkpoints.values()} | _ends(own) | _begun_inside(own, live) | {*pinned}
     ends |= {entry.seq for entry in own if _checkpoint_of(entry, record)}
-    base, read, once = own[0].commit["run"].get("base"), list(before), once_calls([*before, *own])
+    base, read, once = base_of(own), list(before), once_calls([*before, *own])
     tails = [[*before, *(entry for entry in own if entry.seq <= end)] for end in ends_of_tails(own)]
     after, shortened = base["sum"] if base else "", _StepsLeftOut([record, *map(Record.of, tails)])
     for part in _parts(own, ends):

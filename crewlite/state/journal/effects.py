@@ -22,7 +22,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.kept import is_outermost
 from crewlite.state.format.numbering import Numbering
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import Journals, with_inherited
+from crewlite.state.journal.lineage import Journals, base_of, with_inherited
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import shown_arguments
 
@@ -140,8 +140,7 @@ def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
 
     `journals`: those of the branch and of the branches that it is forked from.
     """
-    base = journals[branch][0].commit["run"].get("base")
-    if not base:
+    if not (base := base_of(journals[branch])):
         return []
     return [one for one in once_calls(with_inherited(journals, base["branch"])) if one["seq"] > base["seq"]]
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from crewlite.errors import CrewliteError, JournalCorrupt, RefError, StoreBusy, StoreError, StoreUnusable
 from crewlite.state.format.checkpoints import recorded_in
+from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
@@ -60,7 +61,7 @@ def find_lineage(store: Store, run_id: str, branch: str) -> Lineage:
     """Read a branch with what it is forked from; without entries if there is no such branch. Raises JournalCorrupt."""
     entries, lacks, stood = list[Entry](), dict[str, str | None](), set[str]()
     for own in journals_of_branch(store, run_id, branch).values():
-        if base := own[0].commit["run"].get("base"):
+        if base := base_of(own):
             later = [entry for entry in entries if entry.seq > base["seq"]]
             lacks |= {one["id"]: one["parent"] for entry in later for one in recorded_in(entry)}
             stood |= {base["place"]["id"]} if base["place"] else set()
@@ -134,9 +135,14 @@ def each_readable(
             yield found
 
 
+def base_of(own: Sequence[Entry]) -> ForkBase | None:
+    """Return the commit that a branch with these own entries is forked from; None if it is not a fork."""
+    return own[0].commit["run"].get("base")
+
+
 def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
     """Return the entries that a branch inherits from its base, from the start of the run; [] if it is not a fork."""
-    base = journals[branch][0].commit["run"].get("base")
+    base = base_of(journals[branch])
     if not base:
         return []
     return [entry for entry in with_inherited(journals, base["branch"]) if entry.seq <= base["seq"]]
@@ -161,8 +167,7 @@ def commit_of(own: Sequence[Entry], *, since: int = 0) -> Commit:
 
     With the first, the commit creates the branch, so no different run can get its entries.
     """
-    run = own[0].commit["run"]
-    base = run.get("base")
+    run, base = own[0].commit["run"], base_of(own)
     before = own[since - 1].head if since else (base["seq"], base["sum"]) if base else (0, "")
     return Commit(run["run_id"], run["branch"], *before, tuple(own[since:]))
 
@@ -172,7 +177,7 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
     seen, own = {branch}, store.read(run_id, branch)
     while own:
         yield branch, own
-        base = own[0].commit["run"].get("base")
+        base = base_of(own)
         if base is None or base["branch"] in seen:
             return
         branch = base["branch"]
@@ -182,7 +187,7 @@ def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, lis
 
 def lost_base(journals: Mapping[str, Sequence[Entry]], branch: str) -> str | None:
     """Return a sentence about the entry that a branch is forked from if these journals lack it; None if they do not."""
-    base = journals[branch][0].commit["run"].get("base")
+    base = base_of(journals[branch])
     if not base or (base["seq"], base["sum"]) in [one.head for one in journals.get(base["branch"], ())]:
         return None
     return f"the commit that it is forked from (commit {base['seq']} of {base['branch']}) is missing"

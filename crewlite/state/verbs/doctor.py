@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from crewlite.errors import CrewliteError, JournalCorrupt, SchemaTooNew
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.entry import Entry
-from crewlite.state.journal.lineage import find_lineage, lost_base
+from crewlite.state.journal.lineage import base_of, find_lineage, lost_base
 from crewlite.state.providers import BranchKey, Store
 from crewlite.state.providers.reading import ends_claim, newest_sound_checkpoint, sound_part
 from crewlite.state.providers.salvage import Flaw, RawBranch, Salvage, Unreadable, loosely
@@ -188,7 +188,7 @@ def adrift(journals: Mapping[str, Sequence[Entry]], unknown: Collection[str]) ->
     may hold entries that `journals` lacks.
     """
     lost: dict[str, str] = {}
-    bases = {name: entries[0].commit["run"].get("base") for name, entries in journals.items() if entries}
+    bases = {name: base_of(entries) for name, entries in journals.items() if entries}
     for name, base in sorted(bases.items(), key=lambda item: item[1]["seq"] if item[1] else 0):
         if base and base["branch"] not in unknown:
             there = {} if base["branch"] in lost else journals
