@@ -6,10 +6,9 @@ The journal records their changes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NoReturn, Self, SupportsIndex
@@ -163,25 +162,20 @@ class Bag(NamedValues):
         found = target if isinstance(target, Checkpoint) else chosen(self._read(), target)
         self._put_back(found.coded_values(), found)
 
-    @contextlib.contextmanager
-    def rollback_on_error(self) -> Iterator[Self]:
-        """Restore all values, nested data included, if the block raises; the exception then propagates.
-
-        Raises NotCodable before the block runs if a value cannot be recorded, and so could not be restored.
-        """
+    def _rollback(self) -> Callable[[BaseException], None]:
         journal = self._journal
         before, recorded = self._values.coded(), journal.record.kept
-        try:
-            yield self
-        except BaseException as error:
+
+        def roll_back(error: BaseException) -> None:
             if journal.closed or journal.record.kept is recorded:
                 self._values.put_back(before)
-            else:
-                try:
-                    self._put_back(before)
-                except CrewliteError as problem:
-                    add_note(error, f"The restored values are not recorded: {problem}")
-            raise
+                return
+            try:
+                self._put_back(before)
+            except CrewliteError as problem:
+                add_note(error, f"The restored values are not recorded: {problem}")
+
+        return roll_back
 
     def _open(self) -> Journal:
         """Return the journal. Raises StoreError if the run has ended."""
@@ -273,19 +267,6 @@ class StepState(NamedValues):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._view.address or 'the run'}: {dict(self)!r}>"
-
-    @contextlib.contextmanager
-    def rollback_on_error(self) -> Iterator[Self]:
-        """Restore all values, nested data included, if the block raises; the exception then propagates.
-
-        Raises NotCodable before the block runs if a value cannot be recorded, and so could not be restored.
-        """
-        before = self._values.coded()
-        try:
-            yield self
-        except BaseException:
-            self._values.put_back(before)
-            raise
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise ConfigError(

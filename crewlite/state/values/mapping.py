@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from crewlite.definitions.keywords import known_keywords
 from crewlite.encoding.codec import decode
@@ -55,6 +56,25 @@ class NamedValues(MutableMapping[str, Any]):
     def collection(self, name: str) -> Collection:
         """Return the collection of this name: items by their ids, which can be added and removed, but not changed."""
         return Collection(name, lambda: self._values)
+
+    @known_keywords("rollback_on_error of a state")
+    @contextlib.contextmanager
+    def rollback_on_error(self) -> Iterator[Self]:
+        """Restore all values, nested data included, if the block raises; the exception then propagates.
+
+        Raises NotCodable before the block runs if a value cannot be recorded, and so could not be restored.
+        """
+        roll_back = self._rollback()
+        try:
+            yield self
+        except BaseException as error:
+            roll_back(error)
+            raise
+
+    def _rollback(self) -> Callable[[BaseException], None]:
+        """Return a function that restores the current values after an error. Raises NotCodable."""
+        before = self._values.coded()
+        return lambda error: self._values.put_back(before)
 
 
 class Collection(Mapping[str, Any]):
