@@ -218,8 +218,8 @@ class RuntimeState(Bag):
         """Build the commit parts of a checkpoint at the commit that this state shows."""
         if self._then is None:
             return self._snapshot(label, metadata)
-        then, (_, finished, *_) = self._then, self._then.history
-        about = {"finished_tasks": finished, "tokens": then.paid.total_tokens}
+        then = self._then
+        about = {"finished_tasks": then.history.finished, "tokens": then.paid.total_tokens}
         total = then.sum or self._journal.sums.get(then.seq, "")
         named = {"about": about, "total": total, **self._label_and_metadata(label, metadata)}
         return {"place": new_checkpoint(self._journal.record, then.seq, self._trigger, self._address, **named)}

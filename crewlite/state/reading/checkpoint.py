@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Strict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
@@ -26,8 +26,15 @@ _HEAD = {"crewlite": "checkpoint", "schema": _SCHEMA}
 _PLAIN = ("id", "run_id", "branch", "parent_id", "seq", "version", "trigger", "address", "label", "ref")
 """The fields that are written as they are: texts, numbers and None."""
 _Heard = Annotated[tuple[fields.Text, fields.Text, fields.Text, fields.Text, fields.Number], Strict(strict=False)]
-TasksAndEvents = tuple[Iterable[str], int, Iterable[LightEvent], int]
-"""(all tasks of a run, how many were finished at some commit, all events of the run, how many were recorded by then)"""
+
+
+class TasksAndEvents(NamedTuple):
+    """The tasks and events of a run, to both of which its record adds, and how many there were at some commit."""
+
+    tasks: Iterable[str]
+    finished: int
+    events: Iterable[LightEvent]
+    recorded: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,8 @@ class Checkpoint:
     usage: Usage
     ref: str
     """A ref that names the checkpoint from any directory; the id of the checkpoint if the run is in memory only."""
-    _kept: tuple[Mapping[str, Json], Mapping[str, int]] = field(repr=False)
+    _values: Mapping[str, Json] = field(repr=False)
+    _versions: Mapping[str, int] = field(repr=False)
     _history: TasksAndEvents = field(repr=False, compare=False)
     abandoned: bool = field(default=False, compare=False)
     """Whether the branch was rewound to before this checkpoint, which can still be read, forked and rewound to."""
@@ -65,12 +73,12 @@ class Checkpoint:
     @property
     def values(self) -> dict[str, Any]:
         """The named values of the run. Every access decodes new copies: changing them does not change a checkpoint."""
-        return values_in(self._kept[0])
+        return values_in(self._values)
 
     @property
     def collections(self) -> dict[str, dict[str, Any]]:
         """The items of each collection by their ids."""
-        return collections_in(self._kept[0])
+        return collections_in(self._values)
 
     @property
     def versions(self) -> dict[str, int]:
@@ -78,18 +86,16 @@ class Checkpoint:
 
         Setting a value to what it was already is no change.
         """
-        return without_items(self._kept[1])
+        return without_items(self._versions)
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """The addresses of the tasks that were finished at this checkpoint, in the order in which they finished."""
-        tasks, count, _, _ = self._history
-        return tuple(islice(tasks, count))  # at once, as a run at work adds tasks
+        return tuple(islice(self._history.tasks, self._history.finished))  # at once, as a run at work adds tasks
 
     def events(self) -> tuple[LightEvent, ...]:
         """Return the events of the run up to this checkpoint, in order."""
-        _, _, events, count = self._history
-        return tuple(islice(events, count))
+        return tuple(islice(self._history.events, self._history.recorded))
 
     def diff(self, other: Checkpoint) -> Diff:
         """Return the changes from this checkpoint to `other`, of any branch or run: `before.diff(after)`.
@@ -99,7 +105,7 @@ class Checkpoint:
         """
         if not isinstance(other, Checkpoint):
             raise no_checkpoint(other, "a Checkpoint")
-        before, after = without_items(self._kept[0]), without_items(other._kept[0])
+        before, after = without_items(self._values), without_items(other._values)
         both = [key for key in before if key in after and digest(before[key]) != digest(after[key])]
         return Diff(
             added={key: decode(after[key]) for key in after if key not in before},
@@ -113,7 +119,7 @@ class Checkpoint:
         said = {name: getattr(self, name) for name in _PLAIN}
         said |= {"created_at": self.created_at.isoformat(), "usage": self.usage.to_record()}
         said |= {"metadata": encode(self.metadata), "inputs": encode(self.inputs), "definition": self.definition}
-        said |= {"values": self._kept[0], "versions": self._kept[1], "tasks": list(self.tasks)}
+        said |= {"values": self._values, "versions": self._versions, "tasks": list(self.tasks)}
         said["events"] = [list(event) for event in self.events()]
         return copy.deepcopy({**_HEAD, **said})
 
@@ -137,13 +143,14 @@ class Checkpoint:
             inputs=inputs,
             definition=said["definition"],
             usage=Usage(**said["usage"]),
-            _kept=(said["values"], said["versions"]),
-            _history=(tasks, len(tasks), heard, len(heard)),
+            _values=said["values"],
+            _versions=said["versions"],
+            _history=TasksAndEvents(tasks, len(tasks), heard, len(heard)),
         )
 
     def coded_values(self) -> Mapping[str, Json]:
         """Return the values as the codec recorded them."""
-        return self._kept[0]
+        return self._values
 
 
 def values_in(values: Mapping[str, Json]) -> dict[str, Any]:

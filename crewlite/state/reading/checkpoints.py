@@ -92,7 +92,7 @@ class RecordView(NamedTuple):
     @classmethod
     def of(cls, record: Record) -> RecordView:
         """Build the view of a record at its last commit."""
-        history = record.tasks, len(record.tasks), record.events, len(record.events)
+        history = TasksAndEvents(record.tasks, len(record.tasks), record.events, len(record.events))
         return cls(*record.head, record.run, record.paid.so_far(), record.values, record.kept.versions, history)
 
 
@@ -118,7 +118,8 @@ def _build(checkpoint: CheckpointRecord, record: Record, then: RecordView, branc
         definition=then.run["definition"],
         usage=then.paid.usage,
         ref=ref,
-        _kept=(then.values, then.versions),
+        _values=then.values,
+        _versions=then.versions,
         _history=then.history,
         abandoned=not record.counts(checkpoint["seq"]),
     )
