@@ -19,7 +19,7 @@ from crewlite.errors import AnswerRefused, BranchConflictError, RefError, Suspen
 from crewlite.events import HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow
 from crewlite.state.journal import letters
-from crewlite.state.journal.journal import at_work_on
+from crewlite.state.journal.journal import journal_of
 from crewlite.state.providers import JsonProvider, SqliteProvider
 from crewlite.state.verbs.answer import receive
 from tests import children
@@ -329,7 +329,7 @@ def test_an_answer_on_its_way_does_not_count_for_another_question(on_disk, where
         return ask("How much?", int, name="more")
 
     def hear(source, event):
-        journal = at_work_on(history.run("r")._record.claim, where)
+        journal = journal_of(history.run("r")._record.claim, where)
         sent = {"address": "human:more", "value": 7, "at": "2026-01-01T00:00:00+00:00", "digest": "of another question"}
         letter = {"at": 0.0, "run_id": "r", "branch": "main", "claim": journal.claim["id"]}
         refused.append(receive(journal, {**letter, "answer": sent, "ahead": True}))

@@ -19,7 +19,7 @@ from crewlite.errors import BranchConflictError
 from crewlite.flow import flow, step
 from crewlite.ids import now
 from crewlite.state.format.entry import SCHEMA, seal
-from crewlite.state.journal.claim import SILENCE, claim, holds
+from crewlite.state.journal.claim import SILENCE, claim, is_held
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Commit, provider_for
@@ -229,18 +229,18 @@ def test_a_live_holder_elsewhere_whose_clock_is_ahead_keeps_the_run(monkeypatch)
     monkeypatch.setattr("crewlite.state.journal.claim.SILENCE", 0.2)
     elsewhere = {**claim(), **ELSEWHERE}
     for sign in range(4):
-        assert holds(elsewhere, time.time() + 3600 + sign)
+        assert is_held(elsewhere, time.time() + 3600 + sign)
         time.sleep(0.1)
-    assert holds(elsewhere, time.time() + 4000)
+    assert is_held(elsewhere, time.time() + 4000)
 
 
 def test_a_machine_whose_clock_was_set_back_since_was_not_started_again_for_that(monkeypatch):
     """A container of the same name, where processes have numbers of their own, gives its signs by the same clock."""
     beside, right = {**claim(), **ELSEWHERE, "host": os.uname().nodename}, time.time
     monkeypatch.setattr(time, "time", lambda: right() + 1e9)
-    assert not holds(beside, right())
+    assert not is_held(beside, right())
     monkeypatch.setattr(time, "time", right)
-    assert holds(beside, right())
+    assert is_held(beside, right())
 
 
 def test_the_machine_of_the_holder_was_started_again(make_crew, on_disk):
@@ -248,7 +248,7 @@ def test_the_machine_of_the_holder_was_started_again(make_crew, on_disk):
     claimed_by(on_disk, boot="the boot before")
     crew = crew_of(make_crew, on_disk, ["b", "c"])
     heard_of(on_disk, 1.0)
-    assert not holds(record_of(on_disk).claim, touched=1.0)
+    assert not is_held(record_of(on_disk).claim, touched=1.0)
     assert answers(crew.kickoff(run_id="r")) == ["a", "b", "c"]
 
 
@@ -278,7 +278,7 @@ def test_a_process_that_was_given_the_number_of_a_dead_holder_is_not_the_holder(
 @pytest.mark.parametrize(("silent", "alive"), [(SILENCE - 5, True), (SILENCE + 5, False)])
 def test_where_starts_are_unknown_a_process_of_that_number_must_also_give_signs_of_life(silent, alive):
     unknown = {**claim(), "pid": os.getppid(), "started": None}
-    assert holds(unknown, time.time() - silent) is alive
+    assert is_held(unknown, time.time() - silent) is alive
 
 
 @linux
@@ -397,7 +397,7 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     queue = writer.enter("r", "main")
-    queue.seq, queue.sum, queue.held = record.seq, record.sum, True
+    queue.seq, queue.sum, queue.written = record.seq, record.sum, True
     went_on = threading.Event()
     idle = writer.enter("other", "main")
 
@@ -433,7 +433,7 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     queue = writer.enter("r", "main")
-    queue.seq, queue.sum, queue.held = record.seq, record.sum, True
+    queue.seq, queue.sum, queue.written = record.seq, record.sum, True
     claimed_by(on_disk, **ELSEWHERE)
     heard_of(on_disk, 1000.0)
     children.until(lambda: "r/main gave no sign of life" in caplog.text)
@@ -453,7 +453,7 @@ def test_a_branch_that_was_only_read_so_far_is_given_no_sign_of_life(make_crew, 
     read.seq, read.sum = record.seq, record.sum
     crew_of(make_crew, on_disk, ["a", "b", "c"]).kickoff(run_id="s")
     other = find_lineage(store, "s", "main").record()
-    beside.seq, beside.sum, beside.held = other.seq, other.sum, True
+    beside.seq, beside.sum, beside.written = other.seq, other.sum, True
     claimed_by(on_disk, **ELSEWHERE)  # somebody was faster
     heard_of(on_disk, 1000.0)
     heard = store.touched("s", "main")

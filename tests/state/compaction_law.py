@@ -16,8 +16,8 @@ from crewlite.state.format.addresses import outers
 from crewlite.state.format.earlier import definition_at, inputs_at, is_before_change
 from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
-from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.journal.lineage import recorded
+from crewlite.state.journal.upkeep import bases, compact_branch
 from crewlite.state.providers import Commit
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.steps import StepView, unsettled

@@ -14,7 +14,7 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, too
 from crewlite.errors import JournalCorrupt, RefError, RunExists, SchemaTooNew
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, seal
-from crewlite.state.journal.compaction import compact_branch
+from crewlite.state.journal.upkeep import compact_branch
 from crewlite.testing import CrashInjector, ScriptedLLM
 from tests import soak
 from tests.parts import Stop

@@ -24,7 +24,7 @@ from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.journal.opening import at_work, open_writer
+from crewlite.state.journal.opening import is_written_here, open_writer
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
@@ -112,7 +112,7 @@ class _Watch:
 
     def holder(self) -> str | None:
         """Return the live process that runs the branch; None if there is none."""
-        if at_work(self.store.location, self.run_id, self.branch):
+        if is_written_here(self.store.location, self.run_id, self.branch):
             return "this process"
         touched = self.store.touched(self.run_id, self.branch)
         return held_by(self._claim(touched), touched)

@@ -42,7 +42,7 @@ def release(claim: Claim) -> None:
     _held.pop(claim["id"], None)
 
 
-def holds(claim: Claim, touched: float) -> bool:
+def is_held(claim: Claim, touched: float) -> bool:
     """Return whether the holder of a claim seems alive. `touched`: its last sign of life, seconds since the epoch."""
     if claim["boot"] == _boot() and (_boot() or claim["host"] == socket.gethostname()) and os.name == "posix":
         if _is_own(claim):
@@ -61,7 +61,7 @@ def is_left(claim: Claim) -> bool:
 
 def held_by(claim: Claim | None, touched: float) -> str | None:
     """Return the live process that holds a claim, such as "process 7 on lamp" (its host); None if none does."""
-    return f"process {claim['pid']} on {claim['host']}" if claim and holds(claim, touched) else None
+    return f"process {claim['pid']} on {claim['host']}" if claim and is_held(claim, touched) else None
 
 
 def _is_own(claim: Claim) -> bool:

@@ -36,38 +36,7 @@ from crewlite.state.format.rewinds import ends_of_tails
 from crewlite.state.format.times import Times
 from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.effects import once_calls
-from crewlite.state.journal.lineage import base_of, journals_of_branch, standing_on
-from crewlite.state.providers import BranchInfo, Store
-
-
-def bases(branches: Iterable[BranchInfo], branch: str) -> frozenset[str]:
-    """Return the ids of the checkpoints of a branch that forks start from. `branches` are all branches of the run."""
-    found = (info.base for info in branches if info.base)
-    return frozenset(base["place"]["id"] for base in found if base["branch"] == branch and base["place"])
-
-
-def pinned_by_forks(branches: Iterable[BranchInfo], branch: str) -> set[int]:
-    """Return the numbers of the commits of a branch that forks start from, and those of the checkpoints there."""
-    found = [info.base for info in branches if info.base and info.base["branch"] == branch]
-    return {base["seq"] for base in found} | {base["place"]["seq"] for base in found if base["place"]}
-
-
-def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:
-    """Compact a branch in its store, and return the number of bytes freed. `pinned` are numbers of commits to keep.
-
-    Raises BranchConflictError if another process writes to the branch meanwhile, OSError if storage fails; nothing has
-    changed then.
-    """
-    journals = journals_of_branch(store, run_id, branch)
-    if not journals:
-        return 0  # it was deleted
-    own = journals[branch]
-    pins = pinned_by_forks(store.branches(run_id), branch).union(pinned)
-    kept = compact_entries(standing_on(journals, branch), own, pins)
-    freed = size(own) - size(kept)
-    if freed > 0:
-        store.rewrite(run_id, branch, own, kept)
-    return max(0, freed)
+from crewlite.state.journal.lineage import base_of
 
 
 def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Iterable[int]) -> list[Entry]:

@@ -101,7 +101,7 @@ class Journal:
     @property
     def bases(self) -> frozenset[str]:
         """The ids of the checkpoints of this branch that forks start from, as far as known."""
-        return self.queue.bases if self.queue else frozenset()
+        return self.queue.upkeep.bases if self.queue else frozenset()
 
     @property
     def next_seq(self) -> int:
@@ -225,7 +225,7 @@ class Journal:
         return self._behind
 
     def take_claim(self) -> Claim:
-        """Build a claim of this process, to be committed. `at_work_on` finds this journal by the claim."""
+        """Build a claim of this process, to be committed. `journal_of` finds this journal by the claim."""
         self.claim = claim(self.loop)
         _journals[self.claim["id"]] = self
         return self.claim
@@ -368,7 +368,7 @@ class Journal:
     def listen(self) -> None:
         """Have the writer say that another process has written to the branch, and pass letters on."""
         if self.queue:
-            self.queue.fence = self.fenced
+            self.queue.on_fenced = self.fenced
             self.queue.receive = partial(self.receive, self) if self.receive else None
 
     def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
@@ -382,7 +382,7 @@ class Journal:
 _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()  # of this process, by the id of the claim
 
 
-def at_work_on(claim: Claim | None, location: str) -> Journal | None:
+def journal_of(claim: Claim | None, location: str) -> Journal | None:
     """Return the journal with which this process writes the branch under this claim; None if it writes no more."""
     journal = _journals.get(claim["id"]) if claim else None  # compare locations too, as a copy has the same claim
     if journal is None or journal.closed or journal.loop.is_closed():

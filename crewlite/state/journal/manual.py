@@ -38,11 +38,11 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
             raise StoreError(
                 "no store", "this run keeps its record in memory; say where: state.checkpoint('./.checkpoints')"
             )
-        parts = make()
+        parts, upkeep = make(), queue.upkeep
         seq = parts["place"]["seq"]
-        queue.pinned.add(seq)  # before `compacted` is read: either the compaction sees the pin, or this sees it
-        named.add_done_callback(lambda _: queue.pinned.discard(seq))
-        if seq < queue.compacted and seq not in {one["seq"] for one in journal.record.checkpoints.values()}:
+        upkeep.pinned.add(seq)  # before `compacted` is read: either the compaction sees the pin, or this sees it
+        named.add_done_callback(lambda _: upkeep.pinned.discard(seq))
+        if seq < upkeep.compacted and seq not in {one["seq"] for one in journal.record.checkpoints.values()}:
             raise StoreError(
                 queue.store.location,
                 "the event is too long ago for a checkpoint, as its commit was compacted: call checkpoint() earlier",

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from weakref import WeakValueDictionary
 
 from crewlite.state.journal.writer import WriteQueue, Writer, guard, writers
-from crewlite.state.providers import BaseProvider, held, open_store
+from crewlite.state.providers import BaseProvider, kept_open, open_store
 from crewlite.system.forked import in_child, lock
 
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
@@ -65,7 +65,7 @@ def _used(key: tuple[str, str]) -> Writer | None:
 
 
 def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writer:
-    store = held(open_store(provider, location))
+    store = kept_open(open_store(provider, location))
     if _is_interchangeable(provider):  # several paths may lead to one store
         key = _key(provider, store.location)
     with contextlib.ExitStack() as unused:
@@ -82,7 +82,7 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
     return writer
 
 
-def at_work(location: str, run_id: str, branch: str) -> bool:
+def is_written_here(location: str, run_id: str, branch: str) -> bool:
     """Return whether a run of this process writes that branch."""
     real = _real(location)
     with guard:

@@ -25,9 +25,9 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.journal.callbacks import Done, call_back
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
-from crewlite.state.journal.compaction import bases, compact_branch
 from crewlite.state.journal.letters import Receive, deliver
 from crewlite.state.journal.releases import release_owed
+from crewlite.state.journal.upkeep import Upkeep
 from crewlite.state.providers import BranchKey, Commit, Store
 from crewlite.state.providers.reading import committed_at
 from crewlite.system.forked import lock
@@ -35,7 +35,6 @@ from crewlite.system.steady_clock import steady
 
 T = TypeVar("T")
 log = logging.getLogger("crewlite.state")
-_FIRST_COMPACTION = 64  # commits; then whenever the branch has doubled, so that it costs no more than writing
 _LOOK = 0.5  # seconds between checks whether another process has written to an idle branch
 _LINGER = 0.0005  # seconds to wait for other commits to write together
 _LINGER_BEHIND = 0.002  # the same, if nobody waits for them
@@ -67,15 +66,8 @@ class WriteQueue:
     """Entries that could not be stored yet, in order."""
     owed: CommitParts | None = None
     """What has to be stored once the queue is left, as the branch stays claimed until then; None if it is released."""
-    bases: frozenset[str] = frozenset()
-    """The ids of the checkpoints of this branch that forks start from."""
-    drops: bool = False
-    """Whether checkpoints were dropped since the forks were last listed."""
-    pinned: set[int] = field(default_factory=set)
-    """The numbers of commits that are getting a manual checkpoint now, so that compaction must keep them."""
-    compacted: int = 0
-    """The number of the branch's last commit at its last compaction."""
-    held: bool = False
+    upkeep: Upkeep = field(default_factory=Upkeep)
+    written: bool = False
     """Whether this process has written to the branch. If it has only read it, another process may own it by now."""
     moved: bool = False
     """Whether this process has written to the branch since the last check."""
@@ -83,7 +75,7 @@ class WriteQueue:
     """The time of this process's last commit or sign of life, as the store records it."""
     fenced: bool = False
     """Whether the store refuses further entries, because another process has written to the branch."""
-    fence: asyncio.Future[BaseException] | None = None
+    on_fenced: asyncio.Future[BaseException] | None = None
     """Done, on the loop of the run, once the queue is fenced: with the error to raise. None until a journal listens."""
     receive: Receive | None = None
     """Receives letters to the run; None for what takes no answers."""
@@ -137,8 +129,8 @@ class WriteQueue:
         return done
 
     def leave(self) -> Future[None] | None:
-        """Close the queue and release the writer, without waiting. See `Writer.release`."""
-        return self.writer.release() if self.writer.leave(self) and not self.owed else None
+        """Close the queue and release the writer, without waiting: see `Writer.leave`."""
+        return self.writer.leave(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,15 +191,20 @@ class Writer:
         queue.earlier = (before or queue).ask(lambda store: None) if before or owed else None
         return queue
 
-    def leave(self, queue: WriteQueue) -> bool:
-        """Close the queue of a branch, so that another run of this process may open it. Returns whether it was open."""
+    def leave(self, queue: WriteQueue) -> Future[None] | None:
+        """Close the queue of a branch, so that another run of this process may open it, and release its user.
+
+        Returns what `release` returns; None if the queue was closed before, or owes a commit.
+        """
         with guard:
-            if was_open := self.queues.get(queue.key) is queue:
-                del self.queues[queue.key]
-                if queue.owed:  # its user stays until that is stored
-                    self.owed[queue.key] = queue.owed
-                    self._lived -= self.beat  # it is tried soon
-        return was_open
+            if self.queues.get(queue.key) is not queue:
+                return None
+            del self.queues[queue.key]
+            if queue.owed:  # its user stays until that is stored
+                self.owed[queue.key] = queue.owed
+                self._lived -= self.beat  # it is tried soon
+                return None
+        return self.release()
 
     def use(self) -> Writer:
         """Count one more user, and return the writer. Only a counted user may call this: at zero the thread ends."""
@@ -300,7 +297,7 @@ class Writer:
             if queue.loop and queue.loop.is_closed():  # its run never goes on
                 queue.fenced, queue.owed = True, {"released": True}
                 queue.leave()
-        held = [queue for queue in queues if queue.held and not queue.fenced]
+        held = [queue for queue in queues if queue.written and not queue.fenced]
         self._check([queue for queue in held if not queue.backlog], due=due)
         for queue in held if due else ():
             if queue.backlog:
@@ -345,22 +342,10 @@ class Writer:
         with contextlib.suppress(BaseException):  # if the reason cannot be read, the conflict itself is reported
             why = why_refused(self.store, *queue.key, queue.seq, error)
         queue.fenced = True
-        if queue.fence:
+        if future := queue.on_fenced:
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits it
-                queue.fence.get_loop().call_soon_threadsafe(_set, queue.fence, why)
+                future.get_loop().call_soon_threadsafe(_set, future, why)
         return why
-
-    def _compact(self, queue: WriteQueue) -> None:
-        """Compact a branch that has dropped checkpoints, if it has grown enough since its last compaction."""
-        queue.drops = False
-        try:
-            queue.bases = bases(self.store.branches(queue.run_id), queue.branch)
-            if queue.seq >= 2 * queue.compacted + _FIRST_COMPACTION:
-                queue.compacted = queue.seq  # before `pinned` is read: see manual.name_checkpoint
-                compact_branch(self.store, *queue.key, tuple(queue.pinned))
-        except BaseException as error:  # whatever storage raises, the thread goes on
-            about, problem = {"run_id": queue.run_id, "branch": queue.branch}, text_of(ordinary(error))
-            log.warning("%s/%s could not be compacted: %s", *queue.key, problem, extra=about)
 
     def _write(self, jobs: list[_Job]) -> None:
         waiting: dict[WriteQueue, list[Entry]] = {}
@@ -386,15 +371,15 @@ class Writer:
             return
         for queue, commit in commits.items():
             queue.backlog, queue.read, (queue.seq, queue.sum) = (), (), commit.head  # the seq last: see Journal.flush
-            queue.held, queue.moved, queue.touched = True, True, committed_at(commit)
+            queue.written, queue.moved, queue.touched = True, True, committed_at(commit)
             for entry in commit.entries:
-                queue.drops |= "drops" in entry.commit
+                queue.upkeep.is_due |= "drops" in entry.commit
         call_back([(job.done, job.loop) for job in jobs], None)
         for queue in commits:
-            if queue.drops:
-                self._compact(queue)
+            if queue.upkeep.is_due:
+                queue.upkeep.compact(self.store, *queue.key, queue.seq)
 
 
-def _set(fence: asyncio.Future[BaseException], error: BaseException) -> None:
-    if not fence.done():
-        fence.set_result(error)
+def _set(future: asyncio.Future[BaseException], error: BaseException) -> None:
+    if not future.done():
+        future.set_result(error)

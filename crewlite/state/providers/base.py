@@ -289,7 +289,7 @@ def open_store(provider: BaseProvider, location: str) -> Store:
     return store
 
 
-def held(store: Store) -> Store:
+def kept_open(store: Store) -> Store:
     """Have a store keep open what it reads with, as it will be closed soon, if it can; return it."""
     if hasattr(store, "hold"):
         store.hold()
@@ -298,7 +298,7 @@ def held(store: Store) -> Store:
 
 def opened(provider: BaseProvider, location: str) -> contextlib.closing[Store]:
     """Open a store for the block of a `with`, which closes it. Raises as `open_store` does."""
-    return contextlib.closing(held(open_store(provider, location)))
+    return contextlib.closing(kept_open(open_store(provider, location)))
 
 
 def for_threads(store: Store) -> Store:

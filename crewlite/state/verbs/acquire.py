@@ -11,10 +11,10 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal.claim import held_by
-from crewlite.state.journal.compaction import bases
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import UNREADABLE, find_lineage
 from crewlite.state.journal.opening import open_writer, opened_already, wait_for_earlier
+from crewlite.state.journal.upkeep import bases
 from crewlite.state.journal.writer import WriteQueue, Writer
 from crewlite.state.providers import Store
 from crewlite.state.reading.locate import Located
@@ -98,7 +98,7 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     queue.seq, queue.sum = record.head
     queue.read = own_of(found.entries)
     try:
-        queue.bases = bases(store.branches(target.run_id), target.branch)
+        queue.upkeep.bases = bases(store.branches(target.run_id), target.branch)
     except UNREADABLE:  # a fork that cannot be read may start from any checkpoint, so none is dropped
-        queue.bases = frozenset(record.checkpoints)
+        queue.upkeep.bases = frozenset(record.checkpoints)
     return record

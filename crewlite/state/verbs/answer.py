@@ -22,7 +22,7 @@ from crewlite.state.format.addresses import is_question, leaf, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
 from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
-from crewlite.state.journal.journal import Journal, at_work_on
+from crewlite.state.journal.journal import Journal, journal_of
 from crewlite.state.journal.letters import Letter, send
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change, outcome
@@ -106,7 +106,7 @@ def answer(
             if address in record.answers and record.answers[address]["at"] == sent["at"]:
                 return [], (True, doubt)
             _check_is_for(sent, record)
-        if journal := at_work_on(record.claim, store.location):
+        if journal := journal_of(record.claim, store.location):
             answered = partial(_answered, journal.record, journal.secrets, address, value, ahead=ahead)
             if (is_new := _answer_live(journal, answered)) is not None:
                 return [], (is_new, doubt)
@@ -177,7 +177,7 @@ def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> bool | No
     try:
         return outcome(journal, change(journal, make, bool, "the answer was"))
     except StoreError:
-        if at_work_on(journal.claim, str(journal.location)):
+        if journal_of(journal.claim, str(journal.location)):
             raise
         return None  # it lets go of the branch next: a letter waits until then
 

@@ -13,7 +13,7 @@ from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal import lineage
-from crewlite.state.journal.journal import Journal, at_work_on
+from crewlite.state.journal.journal import Journal, journal_of
 from crewlite.state.journal.manual import name_checkpoint, outcome
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -43,7 +43,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
         if same := _existing(lines, found, total, name, abandoned=not record.counts(found.seq)):
             is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
             return [lineage.stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
-        if journal := at_work_on(record.claim, store.location):
+        if journal := journal_of(record.claim, store.location):
             return [], (found.branch, _give_at_work(store, journal, found, total, name), True)
         instead = in_shell(f"fork {short(found.id)} --branch {name} --no-run", store.location)
         check_idle(

@@ -14,7 +14,7 @@ from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.turns import number_of_turn, state_of
-from crewlite.state.journal.compaction import bases, compact_entries, pinned_by_forks, size
+from crewlite.state.journal.compaction import compact_entries, size
 from crewlite.state.journal.lineage import (
     UNREADABLE,
     each_readable,
@@ -24,6 +24,7 @@ from crewlite.state.journal.lineage import (
     stored_already,
     with_inherited,
 )
+from crewlite.state.journal.upkeep import bases, pinned_by_forks
 from crewlite.state.providers import BranchInfo, Commit, Store, named, results_of
 from crewlite.state.reading.locate import no_run
 from crewlite.state.verbs.from_outside import check_idle, holder

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterator
 
 from crewlite.state.journal.compaction import compact_entries
-from crewlite.state.providers import Store, held
+from crewlite.state.providers import Store, kept_open
 from crewlite.testing.bench import Bench, Branch, conflicts, journal_is, reads_as, same, watched
 
 
 def stores_of_one_location_see_each_other(bench: Bench) -> None:
     """What one store appended, another of the same location reads at once, goes on from, and does not write over."""
-    one, two, branch = bench.open(), held(bench.open()), Branch().add(2)
+    one, two, branch = bench.open(), kept_open(bench.open()), Branch().add(2)
     one.append([branch.commit()])
     journal_is(two, branch)
     branch.checkpoint()
@@ -47,7 +47,7 @@ def what_is_stored_survives_closing(bench: Bench) -> None:
 def readers_see_only_whole_commits(bench: Bench) -> None:
     """Readers on any thread, at any moment of a write, see whole commits in order, and listings that do not fail."""
     writer, branch = bench.open(), Branch()
-    with watched([writer, bench.open(), held(bench.open())], lambda store: _oddities(store, branch)):
+    with watched([writer, bench.open(), kept_open(bench.open())], lambda store: _oddities(store, branch)):
         drops: list[str] = []
         for _ in range(25):
             branch.add(2)
