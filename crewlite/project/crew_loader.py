@@ -17,7 +17,7 @@ from typing import Any
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.durable import same
-from crewlite.errors import meant
+from crewlite.errors import ConfigError, meant
 from crewlite.llm.model import LLM
 from crewlite.project.crew_files import Parts, bound
 from crewlite.project.sections import AGENTS, CONDITIONAL_TASKS, CREWS, TASKS, Section, Shape, check
@@ -30,6 +30,7 @@ _TYPES: Mapping[Shape, Mapping[str, Shape]] = {
     AGENTS: dict.fromkeys(("Agent", "agent"), AGENTS),
     TASKS: dict.fromkeys(("Task", "task"), TASKS)
     | dict.fromkeys(("ConditionalTask", "conditional_task", "conditional"), CONDITIONAL_TASKS),
+    CREWS: dict.fromkeys(("Crew", "crew"), CREWS),
 }
 _KINDS = {AGENTS: "agent", TASKS: "task"}
 
@@ -51,13 +52,13 @@ def load_crew(
     """
     path = Path(source)
     crew, tasks = read_one(path, "crew", listed="tasks")
-    people: list[Any] = _taken(crew, "agents", [])
+    people = _names_of_agents(crew)
     inputs: dict[str, Any] = _taken(crew, "inputs", {})
     work = list(tasks.entries)
     files = _Files(path, path.parent / "agents" if agents_dir is None else Path(agents_dir), bind)
-    for name in dict.fromkeys([*people, crew.entries["crew"].get("manager_agent")]):
-        if isinstance(name, str):
-            files.add(files.of_agent(name, crew), AGENTS)
+    manager = crew.entries["crew"].get("manager_agent")
+    for name in dict.fromkeys([*people, *([manager] if isinstance(manager, str) else [])]):
+        files.add(files.of_agent(name, crew), AGENTS)
     files.add(tasks, TASKS)
     files.add(crew, CREWS)
     check(files.parts, files.names, all_given=True)
@@ -71,6 +72,15 @@ def load_crew_and_kickoff(
     """Load a crew and kick it off, with the inputs of its file and those that are given. `bind`: see load_crew."""
     crew, inputs = load_crew(crew_path, bind=bind)
     return crew.kickoff(inputs={**inputs, **(input_overrides or {})})
+
+
+def _names_of_agents(crew: YamlFile) -> list[str]:
+    listed: list[Any] = _taken(crew, "agents", [])
+    for number, item in enumerate(listed):
+        if not isinstance(item, str):
+            problem = f"agents[{number}] is {item!r}; wanted the name of an agent"
+            crew.problems.append((crew.line("crew", "agents"), problem))
+    return [item for item in listed if isinstance(item, str)]
 
 
 def _taken(crew: YamlFile, key: str, usual: list[Any] | dict[str, Any]) -> Any:
@@ -96,7 +106,8 @@ class _Files:
     def of_agent(self, name: str, crew: YamlFile) -> YamlFile:
         """Read the file of an agent; an empty one, and a mistake in the file of the crew, if there is none."""
         for end in (".jsonc", ".json"):
-            if (path := self._agents / f"{name}{end}").is_file():
+            path = self._agents / f"{name}{end}"
+            if path.parent == self._agents and os.path.isfile(path):  # False for what no file can be called
                 return read_one(path, name, flat="settings")[0]
         there = sorted({path.stem for path in self._agents.glob("*.json*")})
         hint = meant(name, there) or f"it has {', '.join(there) or 'none'}"
@@ -124,12 +135,15 @@ class _Files:
 
     def _shape(self, file: YamlFile, name: str, given: Any, usual: Shape) -> Shape:
         """Return what an entry with this `type` builds. One that nothing has is a mistake in the file."""
-        types = _TYPES.get(usual, {})
-        if given is None or (isinstance(given, str) and given in types):
-            return types[given] if isinstance(given, str) else usual
-        found = self._bound.get(_name(given))
-        if isinstance(found, type) and issubclass(found, usual.makes):
-            return replace(usual, makes=found)
+        types = _TYPES[usual]
+        if given is None:
+            return usual
+        if isinstance(named := _name(given), str):
+            if named in types:
+                return types[named]
+            found = self._bound.get(named)
+            if isinstance(found, type) and issubclass(found, usual.makes):
+                return replace(usual, makes=found)
         wanted = f"{', '.join(types)}, or the name of a subclass of {usual.makes.__name__} in load_crew(..., bind=...)"
         file.problems.append((file.line(name, "type"), f"type of {name} is {given!r}; wanted {wanted}"))
         return usual
@@ -146,14 +160,14 @@ class _Files:
             value = fields[key]
             try:
                 fields[key] = [*map(self._named, value)] if isinstance(value, list) else self._named(value)
-            except TypeError as error:
+            except (ConfigError, TypeError) as error:
                 file.problems.append((file.line(name, key), f"{key} of {name}: {error}"))
                 fields[key] = None
 
     def _named(self, value: Any) -> Any:
         """Return the name of the object that a value describes; any other value as it is.
 
-        Raises TypeError for settings that no model has.
+        Raises ConfigError or TypeError for settings that no model has.
         """
         if isinstance(value, dict) and "model" in value:
             model, value = LLM(**value), json.dumps(value)

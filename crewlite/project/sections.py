@@ -189,11 +189,12 @@ def _problems(shape: Shape, file: YamlFile, names: Names, all_given: bool) -> It
 
 
 def _located(key: str, name: str, message: str) -> str:
-    """A problem with a key of an entry, which names the key once."""
+    """A problem with a key of an entry, which names the key once. `message` may begin behind the key, with "is"."""
     _, names_it, found = message.partition(f"{key} is ")
     if key and names_it:
         return f"{key} of {name} is {found}"
-    return f"{key} of {name}{message.removeprefix(key) if message.startswith(f'{key}:') else f' {message}'}"
+    what = f"{key} of {name}" if key else name
+    return f"{what} {message}" if message.startswith("is ") else f"{what}: {message.removeprefix(f'{key}: ')}"
 
 
 def _unknown(key: str, value: object, name: str, shape: Shape) -> str | None:
@@ -212,7 +213,9 @@ def _misnamed(key: str, value: object, name: str, shape: Shape, names: Names) ->
         return
     known = names.named(reference.kind)
     for item in listed:
-        if item not in known and not reference.is_text(item):
+        if not item.strip():
+            yield f"{key} of {name} is {item!r}; wanted a name"
+        elif item not in known and not reference.is_text(item):
             there = f"it has {', '.join(known) or 'none'}"
             hint = meant(item, known) or ". ".join(filter(None, (there, names.advice(reference.kind, item))))
             lacks = f"{names.owner} has no {_SAID[reference.kind]} with that name"

@@ -65,8 +65,8 @@ def _read(folder: Path, found: YamlFile, into: Callable[[_Reading, Any], None]) 
     as_json = found.path.endswith((".json", ".jsonc"))
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}{_beside(path)}") from None
+    except (OSError, ValueError) as error:  # ValueError: no text in UTF-8, or a path that no file can have
+        raise ConfigError(f"{cut(str(path), 200)} cannot be read: {error}{_beside(path)}") from None
     if as_json:
         text = _TEXT_OR_COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text).replace("\t", " ")
     try:
@@ -97,7 +97,7 @@ def _read(folder: Path, found: YamlFile, into: Callable[[_Reading, Any], None]) 
 
 def _beside(path: Path) -> str:
     """Return a hint at the file in the same folder that was meant, such as agents.yaml; "" if there is none."""
-    if path.exists() or not path.parent.is_dir():
+    if os.path.exists(path) or not os.path.isdir(path.parent):  # False for what no path can be
         return ""
     hint = meant(path.name, [one.name for one in path.parent.iterdir()])
     return f"; {hint}" if hint else ""
@@ -129,13 +129,22 @@ class _Reading:
             return
         self._file.lines[(name,)] = node.start_mark.line + 1
         entry = self._file.entries[name] = {}
-        for key, _, value in self._pairs(node, (name,)):
-            if key == flat and isinstance(value, yaml.MappingNode):
-                entry |= {inner: self._value(below) for inner, _, below in self._pairs(value, (name,))}
+        own: dict[str, int] = {}
+        for key, _, value in self._pairs(node, (name,), own):
+            if flat and key == flat:
+                entry |= self._flat(value, flat, name, own)
             elif key == listed and isinstance(value, yaml.SequenceNode):
                 _Reading(self._loader, items).items(value, listed)
             else:
                 entry[key] = self._value(value)
+
+    def _flat(self, node: Any, flat: str, name: str, own: dict[str, int]) -> dict[str, Any]:
+        """Return what stands below a key whose keys count as those of the entry."""
+        if isinstance(node, yaml.MappingNode):
+            return {key: self._value(value) for key, _, value in self._pairs(node, (name,), own)}
+        if (value := self._value(node)) is not None:
+            self._problem(node, f"{flat} of {name} is {value!r}; wanted an object")
+        return {}
 
     def items(self, node: Any, listed: str) -> None:
         """Read the items of a list as entries, each under its `name`."""
@@ -152,9 +161,11 @@ class _Reading:
             self._file.lines[(name,)] = item.start_mark.line + 1
             self._file.lines |= {(name, key): line for key, (line, _) in fields.items()}
 
-    def _pairs(self, node: Any, place: tuple[str, ...]) -> Iterator[tuple[str, int, Any]]:
-        """Yield key, line and value; for a repeated key, the last value."""
-        own: dict[str, int] = {}
+    def _pairs(
+        self, node: Any, place: tuple[str, ...], own: dict[str, int] | None = None
+    ) -> Iterator[tuple[str, int, Any]]:
+        """Yield key, line and value; for a repeated key, the last value. `own`: keys of the same entry, with lines."""
+        own = {} if own is None else own
         for key, _ in node.value:
             name, line = str(key.value), key.start_mark.line + 1
             if key.tag.endswith(":merge"):

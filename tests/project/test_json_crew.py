@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -215,8 +216,70 @@ def test_agents_and_inputs_of_a_wrong_type_are_told():
     assert "crew.jsonc, line 15: inputs is a list; wanted an object" in text
 
 
+ODD = [
+    "5",
+    "true",
+    '""',
+    "[]",
+    "{}",
+    "[[]]",
+    "[{}]",
+    "[null]",
+    '{"a": {}}',
+    '{"python": ["x"]}',
+    '["pilot", ["pilot"]]',
+]
+
+
+@pytest.mark.parametrize("value", ODD)
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        *(("pilot", key) for key in ("type", "llm", "tools", "guardrail", "step_callback", "settings")),
+        *(("crew", key) for key in ("agents", "manager_agent", "llm", "before_kickoff_callbacks", "inputs", "tasks")),
+        *(("task", key) for key in ("type", "name", "agent", "context", "tools", "guardrails", "output_pydantic")),
+    ],
+)
+def test_any_value_in_the_place_of_a_name_is_taken_or_told(file, key, value):
+    crew, pilot = CREW, PILOT
+    if file == "pilot":
+        pilot = re.sub(rf'"{key}": .*,\n', "", pilot).replace('"role"', f'"{key}": {value}, "role"')
+    elif file == "task":
+        crew = re.sub(rf'("name": "say",)(.*)"{key}": [^,]*,', r"\1\2", crew, flags=re.DOTALL).replace(
+            '"description": "Say', f'"{key}": {value}, "description": "Say'
+        )
+    else:
+        crew = CREW.replace('"process"', f'"{key}": {value}, "process"')
+        crew = re.sub(r'"agents": \["pilot"\],', "", crew) if key == "agents" else crew
+    try:
+        load_crew(harbour(crew, pilot))
+    except ConfigError as error:
+        assert "harbour/" in str(error), "it names the file"
+
+
+def test_an_agent_is_named_by_a_text_and_has_its_file_in_the_folder():
+    write("harbour/pilot.jsonc", PILOT)
+    text = told(crew=CREW.replace('["pilot"]', '["pilot", {"role": "Mate"}, "../pilot", null]'))
+    assert "crew.jsonc, line 3: agents[1] is {'role': 'Mate'}; wanted the name of an agent" in text
+    assert "crew.jsonc, line 3: agents[3] is None; wanted the name of an agent" in text
+    assert "crew.jsonc, line 3: agents names '../pilot', but agents has no file ../pilot.jsonc; " in text
+    text = told(crew=CREW.replace('["pilot"]', f'["pilot", "{"x" * 300}"]'))
+    assert f"has no file {'x' * 300}.jsonc; it has pilot" in text
+
+
+def test_settings_are_an_object_and_repeat_no_key():
+    text = told(pilot=PILOT.replace('"goal"', '"max_iter": 3, "goal"'))
+    assert text == "agents/pilot.jsonc, line 8: max_iter of pilot is repeated; it was first set in line 5"
+    text = told(pilot=PILOT.replace('{"verbose": false, "max_iter": 4,}', '["max_iter", 4]'))
+    assert text == "agents/pilot.jsonc, line 8: settings of pilot is ['max_iter', 4]; wanted an object"
+
+
 def test_a_file_that_is_no_json_is_told_with_its_line():
     assert told(crew='{\n"agents": ["pilot"],\n"tasks": [}\n').startswith("crew.jsonc, line 3: invalid JSON")
     assert told(crew="[1]") == "crew.jsonc, line 1: wanted an object: {...}"
     with pytest.raises(ConfigError, match="nowhere.jsonc cannot be read"):
         load_crew("nowhere.jsonc")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_crew(dedent(CREW))  # the text itself
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_crew("a\0b")
