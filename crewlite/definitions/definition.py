@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, ValidationInfo, field_validator
 from pydantic.errors import PydanticInvalidForJsonSchema
 
-from crewlite.coming_from import SETTINGS_PAGE, Hinting
-from crewlite.coming_from.settings import settings_of, why_not, without_accepted
+from crewlite.coming_from import Hinting
+from crewlite.coming_from.settings import without_accepted
 from crewlite.concurrency.pacing import Pace
-from crewlite.errors import ConfigError, meant, meant_setting
+from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, refused
+from crewlite.errors import ConfigError, meant_setting
 from crewlite.recovery.port import check_policy
 from crewlite.texts.wording import an, what_is
 
@@ -42,12 +42,14 @@ class Described(Hinting, BaseModel):
 
         def __init__(self, *args: Any, **data: Any) -> None:
             if args:
-                fields = ", ".join(f"{name}=..." for name in list(type(self).model_fields)[:3])
+                known = type(self).model_fields
+                first = sorted(known, key=lambda name: not known[name].is_required())[:3]
+                fields = ", ".join(f"{name}=..." for name in first)
                 raise ConfigError(f"{type(self).__name__} takes named fields: {type(self).__name__}({fields})")
             try:
                 super().__init__(**_wanted_of(type(self), data))
             except ValidationError as error:
-                raise ConfigError(_readable(type(self), error)) from None
+                raise refused(type(self), error) from None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> Any:
@@ -187,8 +189,8 @@ class Definition(Described):
         except ConfigError as error:
             return [("", str(error))]
         except ValidationError as error:
-            problems = ((name, item) for name, item in _each_once(error) if all_given or item["type"] != "missing")
-            return [(name, _found_and_wanted(item)) for name, item in problems]
+            problems = ((name, item) for name, item in each_once(error) if all_given or item["type"] != "missing")
+            return [(name, found_and_wanted(item)) for name, item in problems]
         return []
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -270,7 +272,7 @@ def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
     }
     if not others:
         return own
-    return own | without_accepted(_classes(cls), others)
+    return own | without_accepted(classes_of(cls), others)
 
 
 def _means_default(cls: type[Described], name: str) -> bool:
@@ -287,11 +289,6 @@ def _configured(cls: type[Described], config: object, **given: Any) -> dict[str,
     resolved = getattr(config, "resolved", None)
     fields = resolved({name for name, value in given.items() if value is not None}) if resolved else config
     return {**fields, **{name: value for name, value in given.items() if value is not None or name not in fields}}
-
-
-def _classes(cls: type[BaseModel]) -> list[str]:
-    """Return the names of a class and of its base classes."""
-    return [base.__name__ for base in cls.__mro__]
 
 
 def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
@@ -315,86 +312,5 @@ def _made_of(definition: D, changes: dict[str, Any]) -> D:
     try:  # not through the constructor, which a subclass of the user may have changed
         cls.__pydantic_validator__.validate_python(given, self_instance=made)
     except ValidationError as error:
-        raise ConfigError(_readable(cls, error)) from None
+        raise refused(cls, error) from None
     return made
-
-
-def _readable(cls: type[BaseModel], error: ValidationError) -> str:
-    problems, unlike, of_others, classes = [], list[str](), False, _classes(cls)
-    for name, item in _each_once(error):
-        if item["type"] == "extra_forbidden":
-            instead = why_not(classes, name)
-            close = meant_setting(name, cls.model_fields) or meant(name, settings_of(classes))
-            of_others = of_others or bool(instead)
-            hint = f": {instead}" if instead else f"; {close}" if close else ""
-            problems.append(f"it has no field {name!r}{hint}")
-            unlike += [] if hint else [name]
-        elif item["type"] == "missing":
-            problems.append(f"{name!r} is missing")
-        elif item["type"] == "too_short" and any(told.startswith(f"{name}.") for told in problems):
-            continue  # pydantic does not count items that do not fit, and these are told already
-        else:
-            message = item["msg"].removeprefix("Value error, ")
-            if name and item["type"] not in ("union", "value_error"):
-                value = item.get("input")
-                is_word = item["type"] in ("literal_error", "enum") and str(value).isalpha() and len(str(value)) <= 15
-                shown = is_word or isinstance(value, int | float)  # another value may hold a key
-                found = _found_and_wanted(item) if shown else f"is {_kind(value)}; wanted {_wanted(item)}"
-                message = f"{name} {found}"
-            problems.append(f"{name}: {message}" if name and name not in message else message)
-    if unlike:
-        problems.append(f"it has {', '.join(cls.model_fields)}")
-    return f"{cls.__name__}: " + "; ".join(problems) + (f" ({SETTINGS_PAGE})" if of_others else "")
-
-
-def _each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the problems with their fields. A value that fits none of several types counts as one problem."""
-    listed = error.errors(include_url=False)
-    for field, items in itertools.groupby(listed, lambda item: item["loc"][:1]):
-        same = list(items)
-        if len(same) > 1 and all(len(item["loc"]) == 2 and item["input"] is same[0]["input"] for item in same):
-            wanted = ", or ".join(dict.fromkeys(_wanted(item) for item in same))
-            found = what_is(same[0]["input"])  # not the value: it may hold a key
-            yield str(field[0]), {"type": "union", "msg": f"{field[0]} is {found}; wanted {wanted}"}
-        else:
-            yield from ((".".join(map(str, item["loc"])), item) for item in same)
-
-
-def _found_and_wanted(item: Mapping[str, Any]) -> str:
-    """Return a problem as text, with the value, which must not be a secret."""
-    if item["type"] == "missing":
-        return "is missing"
-    if item["type"] == "union" or item["msg"].startswith("Value error, "):
-        return str(item["msg"].removeprefix("Value error, "))
-    return f"is {item['input']!r}; wanted {_wanted(item)}"
-
-
-def _kind(value: object) -> str:
-    """Return what a value is, in words, without the value: it may hold a key."""
-    if get_origin(value) is not None:  # such as list[str]
-        return str(value)
-    if value is None:
-        return "None"
-    return "empty" if isinstance(value, list | tuple) and not value else what_is(value)
-
-
-def _wanted(item: Mapping[str, Any]) -> str:
-    """Return what a field, or one of several types, accepts, in words."""
-    if item["type"] == "model_type":
-        return an(item["ctx"]["class_name"])
-    if plain := _WANTED.get(item["type"]):
-        return plain
-    return str(item["msg"]).removeprefix("Input should be ").replace("greater", "a number greater")
-
-
-_WANTED = {
-    "string_type": "text",
-    **dict.fromkeys(("bool_type", "bool_parsing"), "True or False"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-    "tuple_type": "a list",
-    "path_type": "a path",
-    "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
-    "too_short": "at least one",
-}
-"""What a field accepts, by the type of pydantic's error about it."""

@@ -45,8 +45,9 @@ class KnowledgeMissing(ConfigError, FileNotFoundError):
 
     def __init__(self, path: str, looked: Sequence[str]) -> None:
         """`looked`: the paths at which it was looked for."""
-        ways = " and at ".join(map(repr, looked))
-        super().__init__(f"There is no knowledge file {path!r}: looked for it at {ways}, from the working directory")
+        ways = " and at ".join(repr(cut(way, 100)) for way in looked)
+        found = f"There is no knowledge file {cut(path, 100)!r}: looked for it at {ways}, from the working directory"
+        super().__init__(f"{found}. A text itself is given as StringKnowledgeSource(content=...)")
         self.path, self.looked = path, tuple(looked)
 
 

@@ -6,6 +6,7 @@ import csv
 import importlib
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ def located(path: str | Path) -> Path:
     """Return where a file is: for a text in the folder `knowledge`, else as the path says. Raises KnowledgeMissing."""
     ways = [FOLDER / path, Path(path)] if isinstance(path, str) else [path]
     for way in ways:
-        if way.is_file():
+        if os.path.isfile(way):  # False for what no path can be, such as a long text
             return way
     raise KnowledgeMissing(str(path), [str(way) for way in dict.fromkeys(ways)])
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from crewlite.definitions.definition import Described
 from crewlite.definitions.takes import Takes, left_out
@@ -75,10 +75,19 @@ class KnowledgeSource(Described):
     def _loaded(self) -> list[Passage]:
         loaded = self.load_content()
         named = loaded if isinstance(loaded, Mapping) else {"": loaded}
-        texts = [
-            (_named(name), text) for name, one in named.items() for text in ([one] if isinstance(one, str) else one)
-        ]
+        texts = [(_named(name), text) for name, one in named.items() for text in self._texts(one)]
         return [passages.Passage(name, chunk) for name, text in texts for chunk in self._chunk_text(text)]
+
+    def _texts(self, loaded: object) -> list[str]:
+        """Return the texts in what `load_content` returned, or in what it has under one name. Raises ConfigError."""
+        found = loaded if isinstance(loaded, Iterable) and not isinstance(loaded, str | bytes | Mapping) else [loaded]
+        texts = []
+        for text in found:
+            if not isinstance(text, str):
+                what = f"load_content of {type(self).__name__} returned {what_is(text)}"
+                raise ConfigError(f"{what}; wanted a text, a list of texts, or a dict of texts by their names")
+            texts.append(text)
+        return texts
 
     def _added(self) -> list[Passage]:
         self.chunks.clear()
@@ -148,16 +157,17 @@ class FileKnowledgeSource(KnowledgeSource):
         return [str(path) for path in self.content] if usual else None
 
 
-def as_sources(value: object) -> object:
-    """What was given as `knowledge_sources=`, as loaded sources; a path becomes the source of its file.
+def as_sources(value: object, info: ValidationInfo) -> object:
+    """What was given as sources of knowledge, as loaded sources; a path becomes the source of its file.
 
     Raises ConfigError, and what a source raises that cannot be loaded.
     """
+    field = info.field_name
     if isinstance(value, str | os.PathLike | KnowledgeSource):
-        raise ConfigError("knowledge_sources is one source; wanted a list: knowledge_sources=[...]")
+        raise ConfigError(f"{field} is one source; wanted a list: {field}=[...]")
     if not isinstance(value, list | tuple):
         return value
-    sources = [_as_source(item, f"knowledge_sources[{number}]") for number, item in enumerate(value)]
+    sources = [_as_source(item, f"{field}[{number}]") for number, item in enumerate(value)]
     for source in sources:
         source.index  # noqa: B018 - loads it here, in the caller's thread: runs read no file
     return sources

@@ -62,8 +62,22 @@ def test_a_text_is_looked_for_in_the_folder_knowledge_first_and_a_path_where_it_
     with pytest.raises(FileNotFoundError, match=r"'c.md': looked for it at 'knowledge/c.md' and at 'c.md'") as missing:
         FileKnowledgeSource(file_paths=["c.md"])
     assert isinstance(missing.value, KnowledgeMissing | ConfigError)
-    with pytest.raises(ConfigError, match=r"Agent: knowledge_sources: There is no knowledge file 'c.md'"):
-        Agent(role="R", goal="g", knowledge_sources=["c.md"])
+    for make in (
+        lambda: Agent(role="R", goal="g", knowledge_sources=["c.md"]),
+        lambda: Agent(role="R", goal="g").with_(knowledge_sources=["c.md"]),
+    ):
+        with pytest.raises(
+            FileNotFoundError, match=r"Agent: knowledge_sources: There is no knowledge file 'c.md'"
+        ) as missing:
+            make()
+        assert (type(missing.value), missing.value.path) == (KnowledgeMissing, "c.md")
+
+
+@pytest.mark.parametrize("text", ["High water at noon. " * 500, "a\0b", "", "\ud800"])
+def test_a_text_in_the_place_of_a_path_is_told_as_one(text):
+    with pytest.raises(KnowledgeMissing, match=r"A text itself is given as StringKnowledgeSource\(content=") as told:
+        Agent(role="R", goal="g", knowledge_sources=[text])
+    assert len(str(told.value)) < 600
 
 
 @pytest.mark.parametrize(
@@ -98,11 +112,34 @@ def test_a_pdf_is_read_by_pypdf():
         (lambda: Agent(role="R", goal="g", knowledge_sources=[7]), r"knowledge_sources\[0\] is .*; wanted a source"),
         (lambda: Agent(role="R", goal="g", knowledge_config=3), "knowledge_config is 3; wanted KnowledgeConfig"),
         (lambda: Knowledge(sources=[KnowledgeSource()]), "KnowledgeSource loads nothing: give it a method"),
+        (lambda: Knowledge(sources="a.md"), r"sources is one source; wanted a list: sources=\[...\]"),
+        (lambda: Knowledge(sources=[7]), r"sources\[0\] is an int; wanted a source"),
+        (lambda: StringKnowledgeSource("x"), r"takes named fields: StringKnowledgeSource\(content=..., "),
     ],
 )
 def test_mistakes_are_told(make, problem):
     with pytest.raises(ConfigError, match=problem):
         make()
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        (lambda: 5, "an int"),
+        (lambda: None, "None"),
+        (lambda: b"Spring tide.", "a bytes"),
+        (lambda: ["Spring tide.", 5], "an int"),
+        (lambda: {"a": "Spring tide.", "b": 5}, "an int"),
+        (lambda: {"a": {"b": "Spring tide."}}, "a dict"),
+    ],
+)
+def test_what_a_source_returns_that_is_no_text_is_told(returned, found):
+    class News(KnowledgeSource):
+        def load_content(self):
+            return returned()
+
+    with pytest.raises(ConfigError, match=f"load_content of News returned {found}; wanted a text, a list of texts, or"):
+        Agent(role="R", goal="g", knowledge_sources=[News()])
 
 
 def test_a_source_of_ones_own_returns_texts_and_is_loaded_once():
