@@ -33,11 +33,9 @@ from crewlite.encoding import homes, standard_types
 from crewlite.encoding.homes import class_name, is_named_tuple
 from crewlite.encoding.instances import (
     attributes_of,
-    dataclass_of,
     fields_of_model,
     hashed,
-    model_of,
-    named_tuple_of,
+    instance_of,
     plain_url,
     url_of,
     zone,
@@ -376,25 +374,22 @@ def _rebuild(data: dict[str, Any], value: Any, known: Mapping[str, type]) -> Any
     cls: Any = known.get(name) or homes.declared(name, known)
     if cls is None and (own := homes.find(tag, name)):
         declare(cls := own)
+    plain = tuple(value.values()) if tag == "namedtuple" else value
     if cls is None:
         log.warning(
             "%s is not declared in this program: its value stays plain data. To change that, codec.register(it), or "
             "annotate the step or flow with it as the return type",
             name,
         )
-        return tuple(value.values()) if tag == "namedtuple" else value
+        return plain
+    if not homes.fits(tag, cls):
+        log.warning("%s is another kind of class now: its value stays plain data", name)
+        return plain
     if tag == "enum":
         try:
             return cls(value)
         except ValueError:
             log.warning("%s has no %r any more: the value stays plain data", name, value)
             return value
-    if tag == "namedtuple":
-        return named_tuple_of(cls, name, value)
     more: dict[str, Any] = {part: _decode(item, known) for part, item in data.items() if part not in ("$", "c", "v")}
-    if tag == "model":
-        return model_of(cls, name, value, more)
-    if not isinstance(value, dict):
-        log.warning("the record of %s holds no fields: its value stays plain data", name)
-        return value
-    return dataclass_of(cls, value | more.get("attributes", {}))
+    return instance_of(cls, name, value, more)

@@ -63,6 +63,11 @@ _FITS: dict[str, Callable[[type], bool]] = {
 }
 
 
+def fits(tag: str, kind: type) -> bool:
+    """Return whether a class is of the kind that a tag of a record names: an enum, model, dataclass or namedtuple."""
+    return _FITS[tag](kind)
+
+
 def note(func: Any) -> None:
     """Note the module of a function as one in which classes may be found."""
     _homes.add(getattr(func, "__module__", None) or "")
@@ -90,7 +95,7 @@ def find(tag: str, name: str) -> type | None:
     for part in qualified.split("."):
         found = getattr(found, "__dict__", {}).get(part)  # no getattr: a module may import what it is asked for
     right = isinstance(found, type) and (found.__module__, found.__qualname__) == (module, qualified)
-    return found if right and _FITS[tag](found) else None
+    return found if right and fits(tag, found) else None
 
 
 @lru_cache(maxsize=1024)  # a record may hold thousands of objects of a class

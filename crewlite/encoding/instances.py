@@ -5,12 +5,13 @@ Time zones, and URLs of pydantic (`HttpUrl`, `PostgresDsn`, ...), are recorded b
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -71,21 +72,79 @@ def dataclass_of(cls: Any, values: Mapping[str, Any]) -> Any:
     return made
 
 
-def model_of(cls: Any, called: str, values: dict[str, Any], more: Mapping[str, Any]) -> Any:
-    """Return a model of these values; the values themselves if one is missing that the class wants.
+def instance_of(cls: Any, called: str, values: dict[str, Any], more: Mapping[str, Any]) -> Any:
+    """Return a recorded instance; its plain data if the class wants a field that the record lacks, which is warned of.
 
-    `more`: `set`, the names of the fields that were set (all by default); `extra`, the extra values if one of them is
-    named as a field is; `private`.
+    A new field has its default. One that the class has lost is left out, with a warning.
+
+    `more`: of a dataclass the `attributes` beyond its fields; of a model `set`, the names of the fields that were set
+    (all by default), `extra`, the extra values if one of them is named as a field is, and `private`.
     """
-    if missing := [name for name, field in cls.model_fields.items() if field.is_required() and name not in values]:
+    fields = _fields_of(cls)
+    given = values if fields.keys() == values.keys() else _suited(cls, called, values, more.get("attributes", {}))
+    if given is None:
+        return tuple(values.values()) if is_named_tuple(cls) else values
+    if is_named_tuple(cls):
+        return cls._make(given[name] for name in fields)
+    if issubclass(cls, BaseModel):
+        return _model(cls, values, more)
+    made = dataclass_of(cls, given)
+    for name, item in more.get("attributes", {}).items():
+        if name not in fields:
+            with contextlib.suppress(AttributeError):  # since the recording, it has become a property, or has no slot
+                object.__setattr__(made, name, item)
+    return made
+
+
+def _suited(cls: Any, called: str, values: Mapping[str, Any], attributes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the values of all fields that the class has now; None if it wants one that was not recorded."""
+    fields, found = _fields_of(cls), {**values, **attributes}
+    if missing := [name for name, is_wanted in fields.items() if is_wanted and name not in found]:
         log.warning("%s now wants %s, which the record lacks: its value stays plain data", called, ", ".join(missing))
-        return values
+        return None
+    if (lost := [name for name in values if name not in fields]) and not _takes_more(cls):
+        log.warning("%s has no %s any more: what was recorded of it is left out", called, ", ".join(map(str, lost)))
+    return {**_defaults(cls, found), **{name: found[name] for name in fields if name in found}}
+
+
+@functools.lru_cache(maxsize=1024)
+def _fields_of(cls: Any) -> Mapping[str, bool]:
+    """Return the fields of a model, dataclass or named tuple, and whether an instance must be given each."""
+    if is_named_tuple(cls):
+        return {name: name not in cls._field_defaults for name in cls._fields}
+    if issubclass(cls, BaseModel):
+        return {name: field.is_required() for name, field in cls.model_fields.items()}
+    return {field.name: field.init and not _has_default(field) for field in dataclasses.fields(cls)}
+
+
+def _takes_more(cls: Any) -> bool:
+    return issubclass(cls, BaseModel) and cls.model_config.get("extra") == "allow"
+
+
+def _defaults(cls: Any, given: Collection[str]) -> dict[str, Any]:
+    """Return the defaults of the fields of a dataclass or named tuple that are not given; a model makes its own."""
+    if not dataclasses.is_dataclass(cls):
+        return getattr(cls, "_field_defaults", {})
+    left = [field for field in dataclasses.fields(cls) if field.name not in given and _has_default(field)]
+    return {
+        field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        for field in left
+    }
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return not (field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING)
+
+
+def _model(cls: Any, values: dict[str, Any], more: Mapping[str, Any]) -> Any:
     # not validated again, because a validator could change the value
     given = _copied(values) if cls.__pydantic_post_init__ else values  # model_post_init may change them in place
     model = cls.model_construct(_fields_set=set(more.get("set", values)), **given)
     recorded = {name: values[name] for name in cls.model_fields if name in values}
     model.__dict__.update(recorded)  # undo model_post_init
-    if model.__pydantic_extra__ is not None:  # an alias may be the name of one
+    if model.__pydantic_extra__ is None:
+        model.__pydantic_fields_set__ &= cls.model_fields.keys()
+    else:  # an alias may be the name of an extra value
         extra = {name: item for name, item in values.items() if name not in cls.model_fields}
         model.__pydantic_extra__ = extra | more.get("extra", {})
     if private := more.get("private"):
@@ -101,14 +160,6 @@ def _copied(value: Any) -> Any:
     if kind is list or kind is tuple:
         return kind(map(_copied, value))
     return set(value) if kind is set else value
-
-
-def named_tuple_of(cls: Any, called: str, values: dict[str, Any]) -> Any:
-    """Return a named tuple of these values; a plain tuple if the class has other fields."""
-    if is_named_tuple(cls) and list(values) == list(cls._fields):
-        return cls._make(values.values())
-    log.warning("%s has other fields now: its value stays a plain tuple", called)
-    return tuple(values.values())
 
 
 def hashed(cls: Callable[[list[Any]], Any], items: list[Any]) -> Any:
