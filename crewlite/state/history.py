@@ -12,28 +12,23 @@ with History("./.checkpoints") as history:
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.errors import ConfigError, RefError
-from crewlite.lazy import lazy
-from crewlite.refs import check_name
-from crewlite.state.comparing.run_diff import Reading, RunDiff, compare
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.finding import Explorable, Finder, no_checkpoint, readable, unfinished
 from crewlite.state.journal.cancel import cancel
-from crewlite.state.journal.lineage import gone, readable_branches
-from crewlite.state.providers import BaseProvider, BranchInfo, CheckpointInfo, exists, provider_for
-from crewlite.state.providers.base import for_threads, open_store
+from crewlite.state.journal.lineage import gone
+from crewlite.state.providers import BaseProvider, exists, provider_for
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located
 from crewlite.state.run_history import RunHistory, Waiting
+from crewlite.state.stored_runs import StoredRuns
 from crewlite.state.verbs.answer import answer
 from crewlite.state.verbs.doctor import Finding, doctor
 from crewlite.state.verbs.fork import Changes, fork
@@ -43,12 +38,19 @@ from crewlite.state.verbs.prune import Pruned, delete, prune
 from crewlite.state.verbs.rewind import rewind
 from crewlite.state.verbs.transfer import export_run, import_run
 
-run_page = lazy("crewlite.state.run_page.page")
 E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
+
+
+class Explorable(Protocol[E_co]):
+    """A crew, agent or flow whose recorded runs can be explored. A protocol, as History does not import the engine."""
+
+    def explore(self, *place_and_variants: Any, **how: Any) -> E_co:
+        """Run the variants, and return the comparison of their results."""
 
 
 @methods_with_known_keywords("a history")
-class History:
+class History(StoredRuns):
     """The runs that are stored at a location. Use it in a `with` statement, or `close` it. Threads may share it.
 
     Raises RefError if the location does not exist; with `make`, the first import creates it instead.
@@ -62,80 +64,10 @@ class History:
         make: bool = False,
     ) -> None:
         given = CheckpointConfig(location=location, provider=provider)
-        self._location, self._provider = given.location, provider_for(given.location, provider)
-        if not make and not exists(self._location, self._provider):
-            raise RefError(self._location, "does not exist, so it holds no runs: pass the location of the kickoff")
-        self._finder = Finder(self._provider, self._location)
-        self._store = for_threads(open_store(self._provider, self._location))
-
-    def runs(self, run_id: str | None = None) -> list[RunHistory]:
-        """Return all branches of all runs, newest run first; with a `run_id`, those of this run alone."""
-        return [RunHistory(self._store, info.run_id, info.branch) for info in self.branches(run_id)]
-
-    def readable(self, branches: Iterable[BranchInfo] | None = None) -> Iterator[RunHistory]:
-        """Yield the branches of all runs, or of the listing `branches`, newest run first, each read already.
-
-        One that cannot be read is skipped with a warning that says what to do; `runs` returns it all the same.
-        """
-        return readable(self._store, self.branches() if branches is None else branches)
-
-    def unfinished(self, name: str | None = None) -> list[RunHistory]:
-        """Return the interrupted runs, newest first, that no live process works on: a kickoff resumes them.
-
-        Forks are left out, and runs that failed, were cancelled, or stopped to wait for people, unless a question has
-        timed out. A run that cannot be read is skipped with a warning. `name`: only runs of the definition so named.
-        """
-        return unfinished(self._store, name)
-
-    def branches(self, run_id: str | None = None) -> list[BranchInfo]:
-        """Return the branches of all runs, or of one, as a listing, newest run first, without reading journals."""
-        return self._store.branches() if run_id is None else readable_branches(self._store, run_id)
-
-    def run(self, ref: str | UUID | Checkpoint | BranchInfo = "latest", *, as_of: bool = False) -> RunHistory:
-        """Return the run that a ref names: a run_id, `run/branch`, a checkpoint id, or `latest`. Raises RefError.
-
-        For a checkpoint it is the run as it is now or, with `as_of`, as it was at that checkpoint.
-
-        A branch of the listing `branches` is returned without a search. `run/branch@abandoned:1` is the branch right
-        before its first rewind. A text from a client may be a ref to any run: pass it to `run_by_id` instead.
-        """
-        return self._run(self._finder.find(ref), as_of=as_of)
-
-    def run_by_id(self, run_id: str | UUID) -> RunHistory:
-        """Return the run with exactly this id, its branch `main`. Raises RefError if there is none."""
-        name = str(run_id)
-        with contextlib.suppress(ConfigError):
-            if any(info.branch == "main" for info in self.branches(check_name("run_id", name))):
-                return RunHistory(self._store, name, "main")
-        raise RefError(name, f"names no run in {self._location}")
-
-    def checkpoint(self, ref: str | UUID | Checkpoint = "latest") -> Checkpoint:
-        """Return the checkpoint that a ref names; for a ref to a run or branch, its newest one. Raises RefError."""
-        return self._checkpoint_of(self._finder.find(ref))
-
-    def locate(self, ref: str | UUID | Checkpoint = "latest") -> tuple[RunHistory, str]:
-        """Return the branch that a ref names and the id of the checkpoint that `checkpoint` would return.
-
-        The journal is read only for a ref that leads through it. Raises RefError.
-        """
-        found = self._finder.find(ref)
-        run = self._run(found)
-        if found.checkpoint:
-            return run, found.checkpoint
-        if newest := run.checkpoint():
-            return run, newest.id
-        raise no_checkpoint(found, run)
-
-    def checkpoints(self, *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
-        """Return the checkpoints of all runs, newest first, without reading journals.
-
-        Returns at most `limit` of them, all older than the checkpoint with the id `before`: for the next page, pass the
-        id of the last one.
-        """
-        return self._store.places(limit=limit, before=before)
-
-    places = checkpoints
-    """A deprecated name of `checkpoints`."""
+        chosen = provider_for(given.location, provider)
+        if not make and not exists(given.location, chosen):
+            raise RefError(given.location, "does not exist, so it holds no runs: pass the location of the kickoff")
+        super().__init__(given.location, chosen)
 
     def fork(
         self,
@@ -169,7 +101,7 @@ class History:
         """
         changed = Changes.of(edits, rerun, inputs)
         found = fork(
-            self._finder.find(ref),
+            self._find(ref),
             self,
             branch=branch,
             operation_id=operation_id,
@@ -177,14 +109,6 @@ class History:
             allow_effects=allow_effects,
         )
         return RunHistory(self._store, found.run_id, found.branch)
-
-    def diff(self, a: str | UUID | Checkpoint | RunHistory, b: str | UUID | Checkpoint | RunHistory) -> RunDiff:
-        """Compare two runs, branches or checkpoints: inputs, settings, steps, state, usage and time of `b` beside `a`.
-
-        A checkpoint stands for its run as it was then. A ref with a path may lead to another location. Reads both
-        journals, and writes nothing. Raises RefError, JournalCorrupt.
-        """
-        return compare(self._read(a), self._read(b))
 
     def explore(
         self,
@@ -202,7 +126,7 @@ class History:
         `definition`: the crew, agent or flow that ran, whose live code runs the variants; `from_checkpoint` rebuilds
         one from the record. The other arguments, the result and the errors are those of its `explore`.
         """
-        found = self._finder.find(ref)
+        found = self._find(ref)
         there = CheckpointConfig(location=self._location, provider=self._provider, restore_from=found.ref)
         how: Any = {"max_concurrency": max_concurrency, "study": study, "allow_effects": allow_effects}
         return definition.explore(there, variants, judge, **how)
@@ -227,7 +151,7 @@ class History:
             BranchConflictError: a process is running the branch. Cancel it first, or fork the place.
             EffectsRepeat: calls with effect="once" would be made again. StoreError: the rewind was not saved.
         """
-        found = self._finder.find(ref)
+        found = self._find(ref)
         with saving(self._location, "the rewind was not saved, or not completely"):
             name = ref if isinstance(ref, str) else found.ref
             rewind(self._store, found, self, ref=name, reason=reason, allow_effects=allow_effects)
@@ -244,7 +168,7 @@ class History:
             BranchConflictError: another process is running the branch. Fork it instead: a branch has a name, too.
             ConfigError: the label is not usable. StoreError: the label was not saved.
         """
-        found = self._checkpoint_of(self._finder.find(ref))
+        found = self._checkpoint_of(self._find(ref))
         with saving(self._location, "the label was not saved, or not completely"):
             branch, identifier = label(self._store, found, name, self, self._provider.name)
         return self._checkpoint_of(Located(self._provider, self._location, found.run_id, branch, identifier))
@@ -277,7 +201,7 @@ class History:
         address = address.address if isinstance(address, Waiting) else address
         if not isinstance(address, str):
             raise ConfigError(f"address is {address!r}; wanted the address of a question, such as 'human:approve'")
-        found = self._finder.standing(ref)
+        found = self._find_standing(ref)
         with saving(self._location, "the answer was not saved, or not completely"):
             return answer(self._store, found.run_id, found.branch, address, value, ahead=ahead, replace=replace)
 
@@ -292,7 +216,7 @@ class History:
             RunEnded: it is finished, or has failed. StoreError: the cancellation was not saved.
             StoreBusy: the run commits so often that the cancellation finds no gap.
         """
-        found = self._finder.standing(ref)
+        found = self._find_standing(ref)
         with saving(self._location, "the cancellation was not saved, or not completely"):
             cancel(self._store, found.run_id, found.branch)
 
@@ -328,17 +252,7 @@ class History:
         Raises RefError, JournalCorrupt if the run is damaged, StoreError; then the file is not written.
         """
         with saving(self._location, "the run was not exported"):
-            return export_run(self._store, self._finder.find(ref).run_id, Path(path))
-
-    def as_html(self, ref: str | UUID | Checkpoint | RunHistory = "latest") -> str:
-        """Return the run that a ref names as a page of HTML: timelines of its branches, prompts, costs, differences.
-
-        It is one file without scripts that loads nothing. For a damaged branch, it says what the damage is.
-
-        Raises RefError, JournalCorrupt or StoreError if no branch can be read.
-        """
-        found = self._finder.find(ref)
-        return str(run_page.page_of(self._store, found.run_id, found.branch))
+            return export_run(self._store, self._find(ref).run_id, Path(path))
 
     def import_run(self, path: str | os.PathLike[str]) -> RunHistory:
         """Store a run that `export` wrote, all or nothing. It can be resumed, forked and listed like the original.
@@ -365,35 +279,5 @@ class History:
             found = doctor(self._store, repair=repair)
         if any(finding.repaired for finding in found):  # the open store may remember facts that the repair has changed
             self._store.close()
-            self._store = for_threads(open_store(self._provider, self._location))
+            self._open()
         return found
-
-    def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> Reading:
-        """Read the run that a ref names, as it was at the place that the ref names."""
-        if isinstance(ref, RunHistory):
-            return *ref.read(), ref.place
-        found = self._finder.find(ref, anywhere=True)
-        if self._finder.is_here(found):
-            return self._read(self._run(found, as_of=True))
-        with found.opened() as store:
-            return self._read(RunHistory(store, found.run_id, found.branch, found.abandoned, found.checkpoint))
-
-    def _checkpoint_of(self, found: Located) -> Checkpoint:
-        run = self._run(found)
-        if checkpoint := run.checkpoint(found.checkpoint):
-            return checkpoint
-        raise no_checkpoint(found, run)
-
-    def _run(self, found: Located, *, as_of: bool = False) -> RunHistory:
-        place = found.checkpoint if as_of else None
-        return RunHistory(self._store, found.run_id, found.branch, found.abandoned, place)
-
-    def close(self) -> None:
-        """Release the files and connections of the location."""
-        self._store.close()
-
-    def __enter__(self) -> History:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()

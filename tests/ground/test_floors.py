@@ -42,7 +42,7 @@ FLOORS = {
     "a run's state": {"state.runtime"},
     "all runs": {
         "state.run_history",
-        "state.finding",
+        "state.stored_runs",
         "state.run_page",
         "state.history",
         "state",

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from crewlite.errors import ConfigError, CrewliteError, StoreUnusable, text_of
 from crewlite.refs import check_names
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart
 from crewlite.state.format.entry import Entry, Head, next_entry
-from crewlite.system.forked import rlock
 from crewlite.texts.wording import what_is
 
 _TRIES = 100  # a try fails only if another process has succeeded
@@ -299,32 +298,6 @@ def kept_open(store: Store) -> Store:
 def opened(provider: BaseProvider, location: str) -> contextlib.closing[Store]:
     """Open a store for the block of a `with`, which closes it. Raises as `open_store` does."""
     return contextlib.closing(kept_open(open_store(provider, location)))
-
-
-def for_threads(store: Store) -> Store:
-    """Return the store with verbs that several threads may call: those that write journals take turns."""
-    return cast("Store", _InTurns(store))
-
-
-class _InTurns:
-    def __init__(self, store: Store) -> None:
-        self._store, self._turn = store, rlock()  # reentrant: a signal handler may write too, amid a verb
-        self.location = store.location
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    def append(self, commits: Sequence[Commit]) -> None:
-        with self._turn:
-            self._store.append(commits)
-
-    def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
-        with self._turn:
-            self._store.rewrite(run_id, branch, own, entries)
-
-    def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
-        with self._turn:
-            self._store.remove(run_id, heads)
 
 
 _OF_STORE = [name for name in (*Store.__annotations__, *vars(Store)) if not name.startswith("_")]
