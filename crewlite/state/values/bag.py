@@ -27,8 +27,7 @@ from crewlite.state.journal.states import Late
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.checkpoints import Checkpoints, newest
-from crewlite.state.reading.locate import chosen
+from crewlite.state.reading.checkpoints import Checkpoints, chosen, newest
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.mapping import NamedValues
 from crewlite.usage import NO_USAGE, Usage
