@@ -14,7 +14,7 @@ from crewlite.errors import StateConflict
 from crewlite.events import StepStateConflictEvent
 from crewlite.flow import flow, step
 from crewlite.state import RuntimeState
-from crewlite.state.format.merging import CLASH, merged
+from crewlite.state.journal.conflicts import CLASH, merged
 from crewlite.testing import EventRecorder
 from tests.cuts import RUN, cut_anywhere, values_of
 

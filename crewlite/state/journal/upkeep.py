@@ -1,16 +1,19 @@
-"""Compaction of stored branches: of one on request, and of a branch at work whenever it has grown enough."""
+"""What the thread that writes does for branches beside their commits: compaction, and releases that are still owed."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from crewlite.concurrency.background import ordinary
-from crewlite.errors import text_of
+from crewlite.errors import StoreUnusable, text_of
+from crewlite.state.format.commit import CommitParts
+from crewlite.state.journal.claim import is_left
 from crewlite.state.journal.compaction import compact_entries, size
-from crewlite.state.journal.lineage import journals_of_branch, standing_on
-from crewlite.state.providers import BranchInfo, Store
+from crewlite.state.journal.lineage import find_lineage, journals_of_branch, standing_on
+from crewlite.state.providers import BranchInfo, BranchKey, Commit, Store
 
 log = logging.getLogger("crewlite.state")
 _FIRST_COMPACTION = 64  # commits; then whenever the branch has doubled, so that it costs no more than writing
@@ -40,6 +43,30 @@ class Upkeep:
         except BaseException as error:  # whatever storage raises, the thread goes on
             about, problem = {"run_id": run_id, "branch": branch}, text_of(ordinary(error))
             log.warning("%s/%s could not be compacted: %s", run_id, branch, problem, extra=about)
+
+
+def release_owed(owed: dict[BranchKey, CommitParts], store: Store, released: Callable[[], object]) -> None:
+    """Try to release the branches that are still `owed`, each with a commit of its parts, and call `released` for each.
+
+    Their runs have ended here, and as long as this process lives, the others take it for the holder: they refuse the
+    branch, or wait for it in vain. What is released is taken out of `owed`. A location that was replaced is given up.
+    """
+    for branch, parts in [*owed.items()]:
+        try:
+            with contextlib.suppress(StoreUnusable):
+                _release(store, *branch, parts)
+        except BaseException as error:  # whatever storage raises: it is tried again, and the run has told of it
+            log.debug("%s/%s is not released yet: %s", *branch, text_of(ordinary(error)))
+        else:
+            if owed.pop(branch, None) is not None:
+                released()
+
+
+def _release(store: Store, run_id: str, branch: str, parts: CommitParts) -> None:
+    """Commit these parts to a branch, unless it was released, deleted or claimed anew meanwhile."""
+    record = find_lineage(store, run_id, branch).record()
+    if record.claim and is_left(record.claim):
+        store.append([Commit.saying(run_id, branch, record.head, parts)])
 
 
 def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:

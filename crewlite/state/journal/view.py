@@ -13,9 +13,8 @@ from typing import Any, Protocol
 from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
 from crewlite.state.format.kept import Order
-from crewlite.state.format.merging import CLASH, merged_at
 from crewlite.state.format.operations import ABSENT, Operation, applied, by_name, difference
-from crewlite.state.journal.conflicts import Start, Touched
+from crewlite.state.journal.conflicts import CLASH, Start, Touched, merged_at
 from crewlite.state.journal.values import Common, Values
 
 Change = tuple[Order, Sequence[Operation]]

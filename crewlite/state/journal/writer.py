@@ -26,8 +26,7 @@ from crewlite.state.journal.callbacks import Done, call_back
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.letters import Receive, deliver
-from crewlite.state.journal.releases import release_owed
-from crewlite.state.journal.upkeep import Upkeep
+from crewlite.state.journal.upkeep import Upkeep, release_owed
 from crewlite.state.providers import BranchKey, Commit, Store
 from crewlite.state.providers.reading import committed_at
 from crewlite.system.forked import lock
