@@ -176,7 +176,7 @@ def _record_answer(setting, address, value):
     store = setting.provider.open(setting.location)
     record = recorded(store, RUN, "main")
     said = {"address": address, "value": value, "at": now().isoformat(), "digest": record.asked[address]["digest"]}
-    store.append([Commit.saying(RUN, "main", record.head, {"answers": [said]})])
+    store.append([Commit.of(RUN, "main", record.head, {"answers": [said]})])
 
 
 @pytest.mark.parametrize("said", ["replan", "rollback"])

@@ -206,7 +206,7 @@ def _compact(whole: Kept, then: Kept, run_id: str, branch: str, left: int) -> No
         record = recorded(store, run_id, branch)
         places = record.checkpoints.droppable(bases(store.branches(run_id), branch))
         if gone := places[: max(0, len(places) - left)]:
-            commit = Commit.saying(run_id, branch, record.head, {"drops": [(one["id"], one["parent"]) for one in gone]})
+            commit = Commit.of(run_id, branch, record.head, {"drops": [(one["id"], one["parent"]) for one in gone]})
             store.append([commit])
             other.append([commit])
         compact_branch(store, run_id, branch)

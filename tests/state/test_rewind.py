@@ -50,7 +50,7 @@ class Kept:
         parts = {"rewind": {"seq": seq, "sum": total or found.sum}, "released": True}
         store = self.provider.open(self.location)
         try:
-            store.append([Commit.saying("r", branch, (entries[-1].seq, entries[-1].sum), parts)])
+            store.append([Commit.of("r", branch, (entries[-1].seq, entries[-1].sum), parts)])
         finally:
             store.close()
 

@@ -30,7 +30,7 @@ def taken(location, run_id, **parts):
     """Commit to a run as another process does that could not see that this one lives."""
     store = provider_for(location).open(location)
     head = recorded(store, run_id, "main").head
-    store.append([Commit.saying(run_id, "main", head, parts or {"claim": {**claim(), **ELSEWHERE}})])
+    store.append([Commit.of(run_id, "main", head, parts or {"claim": {**claim(), **ELSEWHERE}})])
     store.close()
 
 

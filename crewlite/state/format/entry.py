@@ -157,10 +157,10 @@ def parts_of_line(line: bytes) -> tuple[bytes, str]:
     """Return (body, seal) of a line of a journal. Raises InvalidEntry if it is not one."""
     if not line.startswith(_HEAD) or len(line) < _BODY + 2 or line[_BODY - 2 : _BODY] != b'",':
         raise InvalidEntry("this is not a line of a journal")
-    return parts(line)
+    return unchecked_parts(line)
 
 
-def parts(line: bytes) -> tuple[bytes, str]:
+def unchecked_parts(line: bytes) -> tuple[bytes, str]:
     """Return (body, seal) of a line of a journal, unchecked."""
     return b"{" + line[_BODY:], line[len(_HEAD) : len(_HEAD) + 32].decode("ascii", "replace")
 

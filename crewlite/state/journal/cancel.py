@@ -18,7 +18,7 @@ def cancel(store: Store, run_id: str, branch: str) -> None:
     head, looked = _head(store, run_id, branch), True
     while head:
         try:
-            store.append([Commit.saying(run_id, branch, head, {"released": True, "cancelled": True})])
+            store.append([Commit.of(run_id, branch, head, {"released": True, "cancelled": True})])
         except BranchConflictError as faster:
             if steady() > until:
                 raise StoreBusy(store.location, _PATIENCE) from faster

@@ -66,7 +66,7 @@ def _release(store: Store, run_id: str, branch: str, parts: CommitParts) -> None
     """Commit these parts to a branch, unless it was released, deleted or claimed anew meanwhile."""
     record = find_lineage(store, run_id, branch).record()
     if record.claim and is_left(record.claim):
-        store.append([Commit.saying(run_id, branch, record.head, parts)])
+        store.append([Commit.of(run_id, branch, record.head, parts)])
 
 
 def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int] = ()) -> int:

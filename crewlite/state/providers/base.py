@@ -50,7 +50,7 @@ class Commit:
         return self.run_id, self.branch
 
     @classmethod
-    def saying(cls, run_id: str, branch: str, after: Head, parts: CommitParts) -> Commit:
+    def of(cls, run_id: str, branch: str, after: Head, parts: CommitParts) -> Commit:
         """Build a commit of one entry with these parts, to be appended after the head `after`."""
         return cls(run_id, branch, *after, (next_entry(parts, after=after),))
 

@@ -20,7 +20,7 @@ from typing import Any
 from crewlite.encoding.codec import JsonObject
 from crewlite.errors import ConfigError, JournalCorrupt, StoreError
 from crewlite.refs import check_name
-from crewlite.state.format.entry import SCHEMA, Entry, parts
+from crewlite.state.format.entry import SCHEMA, Entry, unchecked_parts
 from crewlite.state.format.rewinds import rewinds_of
 from crewlite.state.providers.base import BranchKey
 from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles
@@ -206,7 +206,7 @@ def _records(data: bytes) -> list[RawCommit]:
     """Split a journal into its lines. The seal of a line that is malformed, or has no newline, is None."""
     found = []
     for line in re.findall(rb"[^\n]*\n|[^\n]+", data):
-        body, seal = parts(line.rstrip(b"\n"))
+        body, seal = unchecked_parts(line.rstrip(b"\n"))
         is_line = line == b'{"sum":"%b",%b\n' % (seal.encode(), body[1:])
         found.append(RawCommit(seal if is_line else None, body, None, line))
     return found

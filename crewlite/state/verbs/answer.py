@@ -123,7 +123,7 @@ def answer(
             look = in_shell(f"show {branch_ref(run_id, branch)}", store.location)
             problem = f"is being run by {by}, which {f'{_TAKEN}: {look}' if taken else _MISSED}"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
-        return [Commit.saying(run_id, branch, record.head, parts)] if parts else [], (bool(parts), doubt)
+        return [Commit.of(run_id, branch, record.head, parts)] if parts else [], (bool(parts), doubt)
 
     is_new, doubt = appended(store, make)
     if is_new and doubt:

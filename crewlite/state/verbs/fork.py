@@ -335,4 +335,4 @@ def _beginning(origin: BranchInfo, name: str, base: ForkBase, changed: CommitPar
         "definition": {"kind": origin.kind, "name": origin.name},
         "base": base,
     }
-    return Commit.saying(origin.run_id, name, (base["seq"], base["sum"]), {"run": run, **changed})
+    return Commit.of(origin.run_id, name, (base["seq"], base["sum"]), {"run": run, **changed})

@@ -55,7 +55,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
         new = _checkpoint(record, record.checkpoints[found.id], total, name)
         parts: CommitParts = {"place": new}
         parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
-        return [Commit.saying(found.run_id, found.branch, record.head, parts)], (found.branch, new["id"], True)
+        return [Commit.of(found.run_id, found.branch, record.head, parts)], (found.branch, new["id"], True)
 
     branch, identifier, is_new = appended(store, make)
     if is_new:

@@ -270,7 +270,7 @@ class _Run:
 def _dropping(checkpoints: Iterable[CheckpointRecord], record: Record) -> Commit:
     parts: CommitParts = {"drops": [(one["id"], one["parent"]) for one in checkpoints]}
     parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
-    return Commit.saying(record.run["run_id"], record.run["branch"], record.head, parts)
+    return Commit.of(record.run["run_id"], record.run["branch"], record.head, parts)
 
 
 def _seconds(older_than: timedelta | datetime) -> float:

@@ -51,7 +51,7 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         if not allow_effects:
             check_effects(entries, back["seq"], ref)
         parts: CommitParts = {"rewind": back | ({"reason": said} if said else {}), "released": True}
-        return [Commit.saying(run_id, branch, last.head, parts)], len(ends_of_tails(entries)) + 1
+        return [Commit.of(run_id, branch, last.head, parts)], len(ends_of_tails(entries)) + 1
 
     if number := appended(store, make):
         about: dict[str, Any] = {"location": found.location, "provider": found.provider.name, "run_id": run_id}

@@ -50,7 +50,7 @@ def record_score(
         totals = {"finished_tasks": len(record.tasks), "tokens": record.paid.total.total_tokens}
         metadata = secrets.mask_data(encode(about, "the score"))
         made = new_checkpoint(record, record.seq + 1, TRIGGER, "", about=totals, metadata=metadata)
-        return [Commit.saying(run_id, branch, record.head, {"place": made})], score
+        return [Commit.of(run_id, branch, record.head, {"place": made})], score
 
     return appended(store, make)
 

@@ -287,7 +287,7 @@ def _claims(**parts: Any) -> Act:
                 own = store.read(RUN, "main")
                 if not own:
                     raise RefError(RUN, "was taken away")
-                commit = Commit.saying(RUN, "main", (own[-1].seq, own[-1].sum), said)
+                commit = Commit.of(RUN, "main", (own[-1].seq, own[-1].sum), said)
                 store.append([commit])
             return {} if parts else {"held": list(commit.head)}
         finally:

@@ -365,7 +365,7 @@ def release(site: Site, held: list[Any]) -> str:
     seq, total = held
     store = provider_for(site.location, site.provider).open(site.location)
     try:
-        store.append([Commit.saying(RUN, "main", (seq, total), {"released": True})])
+        store.append([Commit.of(RUN, "main", (seq, total), {"released": True})])
     except Exception as error:  # whatever a store refuses it with
         return _told(error)
     finally:
