@@ -351,7 +351,7 @@ class RunHistory:
 
         Raises RefError if no reply to such a call is recorded.
         """
-        return Prompts(self._record).whole(address)
+        return Prompts(self._record).in_full(address)
 
     @property
     def attempts(self) -> list[Attempt]:

@@ -29,7 +29,7 @@ _PREVIEW = 160  # characters of an output that a checkpoint shows; the journal h
 class CheckpointSubscriber:
     """Knows which events create a checkpoint, by `on_events` of the innermost definition that has a setting."""
 
-    natural: frozenset[str]
+    default_events: frozenset[str]
     """The events for which `on_events=True` stands: it depends on the kind of the run's root definition."""
     max_checkpoints: int | None = None
     """The limit of the root definition, which applies to inner definitions without a limit of their own."""
@@ -41,7 +41,7 @@ class CheckpointSubscriber:
         if self.asleep or not setting:
             return None
         own = setting if isinstance(setting, CheckpointConfig) else None
-        events = self.natural if own is None or own.on_events is True else frozenset(own.on_events)
+        events = self.default_events if own is None or own.on_events is True else frozenset(own.on_events)
         return CheckpointRule(events, "*" in events, (own.max_checkpoints if own else None) or self.max_checkpoints)
 
 

@@ -10,7 +10,7 @@ from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import is_question, outer
 from crewlite.state.format.record import Record
-from crewlite.state.journal.effects import repeats
+from crewlite.state.journal.effects import may_make_again
 from crewlite.state.providers.base import declares
 from crewlite.texts.resuming import branch_ref
 from crewlite.texts.tracebacks import INTERRUPTED, RECORDED
@@ -57,7 +57,7 @@ def _is_in_flow(around: str, record: Record) -> bool:
 
 def to_run_again(kind: str, ref: str, record: Record, steps: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return the call that runs finished steps again on a fork, and the words after `crewlite checkpoint fork REF`."""
-    allow = repeats(record, steps)
+    allow = may_make_again(record, steps)
     call = f"{kind}.fork({ref!r}, rerun={list(steps)!r}{', allow_effects=True' if allow else ''}).kickoff()"
     words = tuple(word for at in steps for word in ("--rerun", at))
     return call, (*words, "--allow-effects") if allow else words

@@ -21,7 +21,7 @@ from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import MadeCall
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.effects import arguments_of, made_beside, repeated
+from crewlite.state.journal.effects import arguments_of, calls_made_again, made_beside
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import journals_of_branch, with_inherited
 from crewlite.state.reading.locate import Located
@@ -93,7 +93,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
     )
     ends = await _driven(root, inputs, run)
     running = {step.address for step in run.steps if step.verdict in ("runs", "may run")}
-    return Preview(tuple(run.steps), ends, repeated(entries, beside, record, run.before, running))
+    return Preview(tuple(run.steps), ends, calls_made_again(entries, beside, record, run.before, running))
 
 
 def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:

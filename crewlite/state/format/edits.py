@@ -20,7 +20,7 @@ class Edit(NamedTuple):
     """The number of the commit with the step's outcome or last failure before that; 0 for none."""
 
 
-def take_back(
+def void_edited(
     edited: Set[str], *, outcomes: ByAddress, intents: ByAddress, late: ByAddress, others: Iterable[ByAddress]
 ) -> None:
     """Remove the edited steps and the steps inside them from these parts of a record, which are keyed by address.

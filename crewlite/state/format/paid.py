@@ -59,7 +59,7 @@ class Paid:
         self._counting = then
         return self
 
-    def take(self, commit: CommitParts) -> None:
+    def count(self, commit: CommitParts) -> None:
         """Add all usage in a commit."""
         for step in commit.get("steps", ()):
             if paid := step.get("usage") or ("error" in step and step["error"].get("usage")):
@@ -70,7 +70,7 @@ class Paid:
         for address, part in commit.get("usage_inside", {}).items():  # `usage` includes it already
             self._add(part, [address])
         if self._counting:
-            self._counting.take(commit)
+            self._counting.count(commit)
 
     def _add(self, usage: UsageRecord, addresses: Iterable[str]) -> None:
         paid = counted(usage)

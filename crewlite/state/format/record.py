@@ -26,7 +26,7 @@ from crewlite.state.format.commit import (
     TimeAtWork,
 )
 from crewlite.state.format.compacted import is_numbered
-from crewlite.state.format.edits import Edit, bound_to, inherited, take_back, withdraw
+from crewlite.state.format.edits import Edit, bound_to, inherited, void_edited, withdraw
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.forms import checked_result
 from crewlite.state.format.kept import Kept, Order, late_changes
@@ -205,7 +205,7 @@ class Record:
         commit, self.seq, self.sum = entry.commit, entry.seq, entry.sum
         unusual = not commit.keys() <= _USUAL
         self.fresh = self.fresh and commit.keys() <= _BEFORE_A_KICKOFF
-        self.paid.take(commit)
+        self.paid.count(commit)
         if unusual and not commit.keys().isdisjoint(_LIFE):
             self._run_parts(commit, entry.first)
         changed = self._steps(commit.get("steps", ()), commit["at"])
@@ -307,7 +307,7 @@ class Record:
             before = {at: self.outcomes.get(at) or self.last_attempt(at) for at in edited}
             self.edited |= {at: Edit(self.seq, ended.seq if ended else 0) for at, ended in before.items()}
             others = (self.failures, self.asked, self.answers, self.intended, self.begun_once)
-            take_back(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
+            void_edited(edited, outcomes=self.outcomes, intents=self.intents, late=self.late, others=others)
             self.intended |= {at: self.outcomes[at].fingerprint for at in edited if at in self.outcomes}
             withdraw(self.asked, self.answers, self.waiting)
         for place, step in enumerate(steps):

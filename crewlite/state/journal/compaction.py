@@ -185,8 +185,8 @@ class _Part:
             said = entry.commit
             names = (name for name in ("run", "rewind", "definition", "inputs", "auto_approve") if name in said)
             begins |= cast(CommitParts, {name: said[name] for name in names})
-            paid.take({"usage": said.get("usage", {}), "usage_inside": said.get("usage_inside", {})})
-        paid.take({"steps": [step for step in steps if step["address"] in gone]})
+            paid.count({"usage": said.get("usage", {}), "usage_inside": said.get("usage_inside", {})})
+        paid.count({"steps": [step for step in steps if step["address"] in gone]})
         kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
         commit: Commit = {
             "schema": SCHEMA,

@@ -1,7 +1,8 @@
 """The calls declared `effect="once"` that a branch has made, and which of them a fork, rewind or kickoff may repeat.
 
 Three ask that, and each knows something else. A fork or a rewind is checked by all entries (`check_effects`), advice at
-the end of a kickoff has the record alone (`repeats`), and a preview knows which steps would run (`repeated`).
+the end of a kickoff has the record alone (`may_make_again`), and a preview knows which steps would run
+(`calls_made_again`).
 
 They are read from the intents, which are recorded before the calls. A compaction leaves out the intents of finished
 calls, and moves those of others to a later commit: it keeps the calls themselves in the list `made`.
@@ -127,7 +128,7 @@ def _may_change_what_follows(record: Record, address: str, digest: str) -> bool:
     return not same or not is_outermost(address) or kinds.at(address) is kinds.METHOD
 
 
-def repeats(record: Record, steps: Collection[str]) -> bool:
+def may_make_again(record: Record, steps: Collection[str]) -> bool:
     """Return whether a fork at the head that runs these ended steps again may repeat calls with effect="once"."""
     outcomes = record.outcomes
     once = [at for at, effect in record.intents.items() if effect == "once"]
@@ -145,7 +146,7 @@ def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
     return [one for one in once_calls(with_inherited(journals, base["branch"])) if one["seq"] > base["seq"]]
 
 
-def repeated(
+def calls_made_again(
     entries: Sequence[Entry], beside: Sequence[MadeCall], record: Record, before: Record, running: Collection[str]
 ) -> tuple[RepeatedCall, ...]:
     """Return the calls that the steps in `running` would make again.

@@ -224,7 +224,7 @@ class Journal:
         self._behind += self.commit(parts, settle, self.loop, behind=True)
         return self._behind
 
-    def take_claim(self) -> Claim:
+    def make_claim(self) -> Claim:
         """Build a claim of this process, to be committed. `journal_of` finds this journal by the claim."""
         self.claim = claim(self.loop)
         _journals[self.claim["id"]] = self

@@ -84,7 +84,7 @@ def send(store: Store, record: Record, answer: GivenAnswer, *, ahead: bool, live
                 break
             time.sleep(_GLANCE)
     finally:
-        was_taken = _take_back(exchange, name)
+        was_taken = _remove(exchange, name)
     return was_taken
 
 
@@ -97,14 +97,14 @@ def deliver(store: Store, runs: Mapping[BranchKey, Receive], ask: Ask, *, loud: 
         if exchange := exchange_of(store):
             for name, letter in _read(exchange.recall(_KEY)).items():
                 receive = runs.get((letter["run_id"], letter["branch"]))
-                if receive and not letter.get("taken") and _take(exchange, name):
+                if receive and not letter.get("taken") and _mark_taken(exchange, name):
                     receive(letter).add_done_callback(partial(_dealt_with, ask, exchange, name))
     except BaseException as error:  # whatever storage raises, its thread goes on
         if loud:
             log.warning("%s: answers from other processes do not arrive: %s", store.location, text_of(ordinary(error)))
 
 
-def _take(exchange: Exchange, name: str) -> bool:
+def _mark_taken(exchange: Exchange, name: str) -> bool:
     """Mark a letter as taken. Returns whether it was still there."""
 
     def mark(found: _Letters) -> _Letters:
@@ -113,7 +113,7 @@ def _take(exchange: Exchange, name: str) -> bool:
     return name in _change(exchange, mark)
 
 
-def _take_back(exchange: Exchange, name: str) -> bool:
+def _remove(exchange: Exchange, name: str) -> bool:
     """Remove a letter. Returns whether a process has taken it and has not dealt with it yet."""
     was_taken = False
 
@@ -127,7 +127,7 @@ def _take_back(exchange: Exchange, name: str) -> bool:
 
 
 def _dealt_with(ask: Ask, exchange: Exchange, name: str, _: Future[bool]) -> None:
-    ask(lambda _: _take_back(exchange, name))
+    ask(lambda _: _remove(exchange, name))
 
 
 def _change(exchange: Exchange, change: Callable[[_Letters], _Letters]) -> _Letters:

@@ -32,7 +32,7 @@ class Late(Values):
     """The state as seen from outside the running steps: by a handler, or by a program that has opened a state."""
 
     __slots__ = ("_next_id", "address", "base", "moment")
-    exact = False
+    key_order_counts = False
 
     def __init__(self, base: Mapping[str, Json], common: Common, address: str, next_id: Callable[[], str]) -> None:
         super().__init__(base, common)
@@ -286,7 +286,7 @@ class States:
         if not address:
             self._own += operations
             if root := self._running.get(""):
-                root.take(((seq,), operations))
+                root.apply_change(((seq,), operations))
             return
         address, around = self._running_around(address)
         if around:

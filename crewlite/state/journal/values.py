@@ -57,7 +57,7 @@ class Values(MutableMapping[str, Any], ABC):
         "_read",
         "_written",
     )
-    exact: ClassVar[bool]
+    key_order_counts: ClassVar[bool]
     """Whether a different order of keys in a value counts as a change."""
 
     def __init__(self, coded: Mapping[str, Json], common: Common) -> None:
@@ -78,7 +78,7 @@ class Values(MutableMapping[str, Any], ABC):
         self._begun: dict[str, Json] = {}
         """The empty lists and mappings that `setdefault` created, by name."""
         self._written: set[str] = set()
-        """The names that the program has changed since the last `take_written`."""
+        """The names that the program has changed since the last `pop_written`."""
         self._lock = rlock()
         """Locks these values alone: decoding runs user code (pydantic's hooks), for which no other step may wait."""
 
@@ -254,7 +254,7 @@ class Values(MutableMapping[str, Any], ABC):
         """Whether the program has accessed or changed any value."""
         return bool(self._lent or self._written)
 
-    def take_written(self) -> Collection[str]:
+    def pop_written(self) -> Collection[str]:
         """Return the names that the program changed since the last call. Changes inside values count once settled."""
         if not self._written:
             return ()
@@ -331,7 +331,7 @@ class Values(MutableMapping[str, Any], ABC):
     def _same(self, one: Json, other: Json) -> bool:
         if alike(one, other):
             return True
-        return not (self.exact or one is ABSENT or other is ABSENT) and digest(one) == digest(other)
+        return not (self.key_order_counts or one is ABSENT or other is ABSENT) and digest(one) == digest(other)
 
 
 def _encoded(key: str, value: Any) -> Json:

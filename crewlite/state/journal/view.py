@@ -166,7 +166,7 @@ class View:
                 for address in sorted(self.pending, key=lambda at: self.pending[at][0][0]):
                     self.deliver(address)
 
-    def take(self, change: Change) -> None:
+    def apply_change(self, change: Change) -> None:
         """Apply at once a change that no child step has made, such as one that a handler made."""
         with self._common.lock:
             self._common.moment += 1
@@ -229,7 +229,7 @@ class View:
         if self.mirror:
             self.mirror.write(values)
         now = values.settle(self._common.refused)
-        if written := values.take_written():
+        if written := values.pop_written():
             self._common.moment += 1
             self.unshown |= dict.fromkeys(written)
             if self._inside:
@@ -246,7 +246,7 @@ class _Own(Values):
     """
 
     __slots__ = ("_added", "_address", "ended")
-    exact = True
+    key_order_counts = True
 
     def __init__(self, opening: Mapping[str, Json], common: Common, address: str, *, ended: bool) -> None:
         super().__init__(opening, common)

@@ -82,7 +82,7 @@ class Prompts:
         self._tasks: tuple[JsonObject, Tasks] | None = None
         """The definition whose tasks were last needed, and these tasks."""
 
-    def whole(self, address: str) -> Prompt:
+    def in_full(self, address: str) -> Prompt:
         """Return the whole prompt of the call at an address. Raises RefError if no model call has a reply there."""
         outcome = self._record.outcomes.get(address)
         if outcome is None or not kinds.of(outcome.kind).asks_model:

@@ -68,7 +68,7 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
     Raises StoreUnusable if it cannot be stored, so that a run fails before anything has been paid, and
     BranchConflictError if another process was first.
     """
-    mine = journal.take_claim()  # before the wait, so that a cancellation during it still releases the claim
+    mine = journal.make_claim()  # before the wait, so that a cancellation during it still releases the claim
     try:
         if stored := journal.store({**parts, "claim": mine}):
             await stored
