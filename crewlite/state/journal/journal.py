@@ -30,10 +30,9 @@ from crewlite.state.format.commit import Claim, Commit, CommitParts, Tombstone, 
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
-from crewlite.state.journal.callbacks import Done
 from crewlite.state.journal.claim import claim, release
 from crewlite.state.journal.letters import Letter
-from crewlite.state.journal.mailbox import Mailbox
+from crewlite.state.journal.mailbox import Done, Mailbox
 from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import WriteQueue

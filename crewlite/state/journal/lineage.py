@@ -159,17 +159,15 @@ def stored_already(own: Sequence[Entry]) -> Commit:
     Appending it changes nothing in the journal, but makes the store complete the files that an interrupted call has
     left out.
     """
-    return commit_of(own, since=len(own) - 1)
+    commit = commit_of(own)
+    return commit if len(own) == 1 else Commit(*commit.key, *own[-2].head, (own[-1],))
 
 
-def commit_of(own: Sequence[Entry], *, since: int = 0) -> Commit:
-    """Build a commit of a branch's own entries, from the one with the index `since` on.
-
-    With the first, the commit creates the branch, so no different run can get its entries.
-    """
+def commit_of(own: Sequence[Entry]) -> Commit:
+    """Build the commit of all of a branch's own entries, which creates the branch: no other run can get its entries."""
     run, base = own[0].commit["run"], base_of(own)
-    before = own[since - 1].head if since else (base["seq"], base["sum"]) if base else (0, "")
-    return Commit(run["run_id"], run["branch"], *before, tuple(own[since:]))
+    before = (base["seq"], base["sum"]) if base else (0, "")
+    return Commit(run["run_id"], run["branch"], *before, tuple(own))
 
 
 def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, list[Entry]]]:

@@ -1,14 +1,21 @@
-"""Calls from other threads to a run: they execute on the run's thread; after its end, also on the caller's thread.
+"""Calls between threads: from any thread to a run, and from the thread that writes to those who wait for a commit.
 
-So after the end of a run no caller waits for an event loop that has stopped.
+Calls to a run execute on the run's thread; after its end, also on the caller's thread. So after the end of a run no
+caller waits for an event loop that has stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+log = logging.getLogger("crewlite.state")
+Done = Callable[[BaseException | None], None]
+"""Called with None once all is written, or with the error if it was not."""
 
 
 class Mailbox:
@@ -56,3 +63,24 @@ class Mailbox:
             except IndexError:  # another thread took the last one
                 return
             act()
+
+
+def call_back(waiting: Iterable[tuple[Done, asyncio.AbstractEventLoop | None]], error: BaseException | None) -> None:
+    """Call each: on its event loop, or on this thread if it has none."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[Done]] = {}
+    here: list[Done] = []  # list[Done]() takes as long as the rest of this
+    for done, loop in waiting:
+        (by_loop.setdefault(loop, []) if loop else here).append(done)
+    for its_loop, dones in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits them
+            its_loop.call_soon_threadsafe(_call_all, dones, error)
+    if here:
+        _call_all(here, error)  # last, as it may take time
+
+
+def _call_all(dones: list[Done], error: BaseException | None) -> None:
+    for done in dones:
+        try:
+            done(error)
+        except Exception:  # a mistake of crewlite: the other runs, which wait for theirs, hear of their commits
+            log.exception("what was to follow a commit has failed")

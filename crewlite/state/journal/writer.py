@@ -22,10 +22,10 @@ from crewlite.concurrency.background import ordinary
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.entry import Entry
-from crewlite.state.journal.callbacks import Done, call_back
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.letters import Receive, deliver
+from crewlite.state.journal.mailbox import Done, call_back
 from crewlite.state.journal.upkeep import Upkeep, release_owed
 from crewlite.state.providers import BranchKey, Commit, Store
 from crewlite.state.providers.reading import committed_at
