@@ -59,6 +59,13 @@ def notice(text: str, file: IO[Any] | None = None) -> None:
     click.echo(console_text.printable(text, console), file=file, err=file is None)
 
 
+def open_closed_streams() -> None:
+    """Let a stream that whoever began the command has closed (`>&-`) be empty, or take what is written to nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+
+
 def sees_terminal() -> bool:
     """Return whether stdin and stderr are a terminal, so that a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

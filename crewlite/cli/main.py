@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from crewlite import __version__
 from crewlite.cli.checkpoint.where import Asked, options
-from crewlite.cli.exits import errors_shown, notice
+from crewlite.cli.exits import errors_shown, notice, open_closed_streams
 from crewlite.lazy import lazy
 from crewlite.texts.wording import listed
 
@@ -91,6 +91,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command, with its errors printed as one line. One about an option names the commands that have it."""
+        open_closed_streams()
         with errors_shown():
             try:
                 return super().invoke(ctx)

@@ -298,3 +298,23 @@ def test_an_output_that_cannot_be_written_is_called_so(tmp_path):
         assert "Error: the output cannot be written: [Errno 28]" in done.stderr
         assert "Traceback" not in done.stderr
         assert "Exception ignored" not in done.stderr
+
+
+@children.posix
+def test_a_command_works_with_streams_that_are_closed(tmp_path):
+    Path("program.py").write_text(
+        "from crewlite import Agent\nclerk = Agent(role='Clerk', goal='answer', llm='offline')\n"
+    )
+    kick_off(".checkpoints", "one")
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        for words, code in (
+            (["run", "program.py:clerk", "--message", "Well?"], 0),
+            (["run", "program.py:clerk", "--message", "Well?", "--json"], 0),
+            (["checkpoint", "list"], 0),
+            (["checkpoint"], 0),
+            (["checkpoint", "delete", "one"], 2),
+        ):
+            program = ["sh", "-c", f'exec "$@" {closed}', "sh", *CREWLITE, *words]
+            done = children.run(program, stdout=children.PIPE, stderr=children.PIPE, text=True)
+            assert done.returncode == code, (closed, words, done.stderr)
+            assert "Traceback" not in done.stderr
