@@ -15,7 +15,7 @@ from crewlite.agent.agent import Agent
 from crewlite.agent.answering import answering
 from crewlite.agent.conversation import WHO, Conversation, message_step, turn_at
 from crewlite.agent.input_files import InputFile, check
-from crewlite.agent.knowing import Known
+from crewlite.agent.knowing import Known, asked_last
 from crewlite.agent.messages import as_conversation
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
@@ -114,7 +114,8 @@ class AgentRoot(Root[LiteAgentOutput]):
         if self.address:
             who = record.outcomes[self.address].provenance.get(WHO)
             same = who == self._asked(self._messages, self._shape) or (not self._known and who == self._who)
-            return Comparison(() if same else (Drifted(self.address, {}, {}),))
+            said = {"message": asked_last(self._messages)}  # the recorded one, by which the turn was found
+            return Comparison(() if same else (Drifted(self.address, said, said),))
         asked = self._step(self._messages or as_conversation(inputs["messages"]), self._shape)
         texts, recorded = asked.texts or {}, definition_at(record, "").get("agent", {})
         found = drifted(

@@ -61,14 +61,18 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
 
 
 def each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the problems with their fields. A value that fits none of several types counts as one problem."""
+    """Yield the problems with their fields. A value that fits none of several types counts as one problem.
+
+    If one of these types has said more than that the value is not of it, that is the problem.
+    """
     listed = error.errors(include_url=False)
     for field, items in itertools.groupby(listed, lambda item: item["loc"][:1]):
         same = list(items)
         if len(same) > 1 and all(len(item["loc"]) == 2 and item["input"] is same[0]["input"] for item in same):
             wanted = ", or ".join(dict.fromkeys(_wanted(item) for item in same))
             found = what_is(same[0]["input"])  # not the value: it may hold a key
-            yield str(field[0]), {"type": "union", "msg": f"{field[0]} is {found}; wanted {wanted}"}
+            every = {"type": "union", "msg": f"{field[0]} is {found}; wanted {wanted}"}
+            yield str(field[0]), next((item for item in same if item["type"] == "value_error"), every)
         else:
             yield from ((".".join(map(str, item["loc"])), item) for item in same)
 

@@ -164,8 +164,11 @@ def test_an_earlier_answer_of_another_agent_is_not_passed_off_as_this_ones(store
     agent.kickoff("1?", run_id="chat")
     agent.kickoff("2?", run_id="chat")
     other = Agent(role="Pilot", goal="joke", llm=ScriptedLLM(["three"]), checkpoint=stored())
-    for question in ("1?", "2?"):
-        with pytest.raises(QuestionsChanged):
+    for question, changed in (
+        ("1?", "turn#1 is asked '1\\?' as before, but something else has changed: its agent, context, output type"),
+        ("2?", "it answered with the goal '.*', and has 'joke' now"),
+    ):
+        with pytest.raises(QuestionsChanged, match=changed):
             other.kickoff(question, run_id="chat")
     kept = other.with_(checkpoint=stored(on_drift="keep")).kickoff("1?", run_id="chat")
     assert (kept.raw, kept.drifted) == ("one", True)

@@ -283,3 +283,18 @@ def test_a_file_that_is_no_json_is_told_with_its_line():
         load_crew(dedent(CREW))  # the text itself
     with pytest.raises(ConfigError, match="cannot be read"):
         load_crew("a\0b")
+
+
+def test_a_mistake_inside_a_value_says_where_it_is():
+    text = told(
+        crew=CREW.replace('"process"', '"checkpoint": {"locaton": "x"}, "process"'),
+        pilot=PILOT.replace(
+            '"goal"', '"planning_config": {"max_stepps": 3}, "knowledge_sources": ["fees.csv"], "goal"'
+        ),
+    )
+    for line in (
+        "checkpoint of crew: CheckpointConfig: it has no field 'locaton'; did you mean 'location'?",
+        "planning_config of pilot: PlanningConfig: it has no field 'max_stepps'; did you mean 'max_steps'?",
+        "knowledge_sources of pilot: There is no knowledge file 'fees.csv': looked for it at",
+    ):
+        assert line in text
