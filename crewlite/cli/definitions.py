@@ -1,4 +1,6 @@
-"""Find a crew, agent or flow by its target, `package.module:attribute` or `path/to/file.py:attribute`; what it takes.
+"""Find a crew, agent or flow by its target, and what it takes.
+
+A target is `package.module:attribute`, `path/to/file.py:attribute`, or the file of a crew in JSON.
 
 Only modules that the user names, on the command line or in pyproject.toml, are imported. Names in a record never are.
 """
@@ -27,10 +29,12 @@ from crewlite import Agent, CheckpointConfig, Crew
 from crewlite.cli.exits import Failed
 from crewlite.errors import ConfigError, text_of
 from crewlite.flow import Flow, FlowFunction
+from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.plan import refused
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.texts.secrets import Secrets
 
+loader = lazy("crewlite.project.crew_loader")  # only crews in JSON need it
 Definition: TypeAlias = Runnable[Any]
 D = TypeVar("D", bound=Definition)
 KINDS: dict[str, type[Definition]] = {kind.run_kind.name: kind for kind in (Crew, Agent, FlowFunction)}
@@ -47,13 +51,23 @@ _NOT_OURS = tuple(
 
 
 def find(target: str) -> Definition:
-    """Import and return the definition that a target names.
+    """Import and return the definition that a target names. Raises as `find_with_inputs` does."""
+    return find_with_inputs(target)[0]
 
-    Raises UsageError if the target names no definition, Failed if the code that it names raises an error.
+
+def find_with_inputs(target: str) -> tuple[Definition, dict[str, Any]]:
+    """Return the definition that a target names, and the inputs of its file if that is a crew in JSON.
+
+    Raises UsageError if the target names no definition, Failed if the code that it names raises an error, and
+    ConfigError for mistakes in a file in JSON.
     """
+    return loader.load_crew(target) if target.endswith((".json", ".jsonc")) else (_imported(target), {})
+
+
+def _imported(target: str) -> Definition:
     where, colon, name = target.rpartition(":")
     if not colon or not where or not all(part.isidentifier() for part in name.split(".")):
-        wanted = "wanted package.module:attribute or file.py:attribute"
+        wanted = "wanted package.module:attribute, file.py:attribute or a crew in JSON, such as crew.jsonc"
         there = ""
         if target.endswith(".py") and Path(target).is_file():
             with _of_the_user(target):

@@ -11,7 +11,7 @@ import click
 
 from crewlite import Crew
 from crewlite.cli.checkpoint.where import Asked, Command
-from crewlite.cli.definitions import checked_inputs, find, of_the_project, saving
+from crewlite.cli.definitions import checked_inputs, find_with_inputs, of_the_project, saving
 from crewlite.cli.options import RunOptions, pairs, run_options
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
@@ -62,8 +62,9 @@ def run(
     """Kick off a crew, an agent or a flow, and print its answer.
 
     MODULE:ATTRIBUTE, or path/to/file.py:ATTRIBUTE, is a Crew, an Agent, a function that makes one, or a flow: a
-    function with @flow, whose inputs are its parameters, or a class, whose inputs set fields of its state. Without it,
-    what `crew` in [tool.crewlite] of pyproject.toml names. Only the answer goes to stdout; what happens meanwhile is
+    function with @flow, whose inputs are its parameters, or a class, whose inputs set fields of its state. It may also
+    be the file of a crew in JSON, such as crew.jsonc, whose inputs hold where none are given. Without it, what `crew`
+    in [tool.crewlite] of pyproject.toml names. Only the answer goes to stdout; what happens meanwhile is
     shown on stderr. Each step is saved, so a run that was interrupted, or waits for people, can go on: how is said when
     it ends.
     """
@@ -83,8 +84,8 @@ def run(
     runner = Runner(chosen)
     with runner.set_up():
         target, to_name = _target_or_project(target)
-        definition = find(target)
-        given = checked_inputs(definition, given, message, chosen.model, complete=run_id is None)
+        definition, usual = find_with_inputs(target)
+        given = checked_inputs(definition, usual | given, message, chosen.model, complete=run_id is None)
         definition = saving(definition, asked.location)
         runner.again = Again(asked.location, to_name, chosen.model)
         runner.kickoff(
@@ -178,7 +179,8 @@ def _carried_out(
     runner = Runner(dataclasses.replace(chosen, model=None))  # it is the crew's, and no model of the trial
     with runner.set_up():
         named, _ = _target_or_project(target)
-        crew = find(named)
+        crew, usual = find_with_inputs(named)
+        of_crew = usual | of_crew
         if not isinstance(crew, Crew):
             raise click.UsageError(
                 f"{named} is of kind {crew.run_kind}; wanted a Crew: only crews can be tested and trained"

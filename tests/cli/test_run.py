@@ -62,7 +62,7 @@ def test_inputs_are_text_unless_they_are_said_to_be_json(shop, tmp_path):
         (["crews:crew", "--input", "n:=x"], "is no JSON"),
         (["crews:crew", "--input", f"n:={'[' * 200_000}"], "is no JSON (maximum recursion depth"),
         (["crews:crew", "--inputs-file", "crews.py"], "is no JSON"),
-        (["crews"], "wanted package.module:attribute or file.py:attribute"),
+        (["crews"], "wanted package.module:attribute, file.py:attribute or a crew in JSON"),
         (
             ["crews:crow"],
             "Did you mean 'crew'? What there is: clerk, cashier, crew, off, hears, elsewhere, own, memory, changed, bill, made.",
@@ -491,5 +491,5 @@ def test_a_file_without_an_attribute_is_told_with_what_is_in_it(tmp_path, monkey
     (tmp_path / "classy.py").write_text(CLASSY)
     done = CliRunner().invoke(main, ["run", "classy.py"])
     assert done.exit_code == 2
-    assert "names no definition; wanted package.module:attribute or file.py:attribute." in done.output
+    assert "names no definition; wanted package.module:attribute, file.py:attribute or a crew in JSON" in done.output
     assert "What there is: classy.py:Research." in done.output
