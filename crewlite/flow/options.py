@@ -40,6 +40,7 @@ class CallOptions(TypedDict, total=False):
     timeout: float | timedelta | None
     failure_policy: Policy | None
     runtime: Runtime | Executor
+    compensate: Callable[[Any], Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Execution:
     is_async: bool
     blocks: bool
     """See Job."""
+    compensate: Callable[[Any], Any] | None
+    """What undoes the work, given its result."""
 
     @classmethod
     def of(
@@ -70,6 +73,7 @@ class Execution:
         timeout: float | timedelta | None = None,
         failure_policy: Policy | None = None,
         runtime: Runtime | Executor = "inline",
+        compensate: Callable[[Any], Any] | None = None,
     ) -> Execution:
         """Build this from the options of the decorator `kind`. Raises ConfigError for an unusable option.
 
@@ -78,6 +82,8 @@ class Execution:
         label = f"{kind} {name!r}"
         whole_or_none(label, 0, retries=retries)
         checks.seconds(label, retry_delay=retry_delay)
+        if compensate is not None and not callable(compensate):
+            raise ConfigError(f"{label}: compensate is {compensate!r}; wanted a function that takes the result")
         executor = executor_of(name, runtime, kind, runtimes)
         executor.check(name, func)
         return cls(
@@ -88,6 +94,7 @@ class Execution:
             check_policy(failure_policy, label),
             is_async(func),
             blocks(func),
+            compensate,
         )
 
     def of_another(self, func: Callable[..., Any]) -> Execution:

@@ -64,7 +64,6 @@ class StepFunction(Generic[P, R, V]):
         cache: bool | timedelta = False,
         version: str | int | None = None,
         deps: Sequence[object] = (),
-        compensate: Callable[[Any], Any] | None = None,
         **how: Unpack[CallOptions],
     ) -> None:
         self.name = function_name("@step", func, name)
@@ -84,9 +83,6 @@ class StepFunction(Generic[P, R, V]):
         parameters = self._signature.parameters
         plain = all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
         self._plain = tuple(parameters) if plain else None
-        if compensate is not None and not callable(compensate):
-            raise ConfigError(f"{label}: compensate is {compensate!r}; wanted a function that takes the step's result")
-        self._compensate = compensate
         self._effect = effect
         self._limits = (Limit(f"step:{self.name}", max_concurrency),) if max_concurrency else ()
         self._version = version_of(label, version)
@@ -189,7 +185,7 @@ class StepFunction(Generic[P, R, V]):
             effect=self._effect,
             timeout=self._how.timeout,
             failure_policy=self._how.remedies,
-            compensate=self._compensate,
+            compensate=self._how.compensate,
             inherits=True,
             child_policy=self._how.policy,
             strict_replay=True,
@@ -250,7 +246,6 @@ def step(
     cache: bool | timedelta = False,
     version: str | int | None = None,
     deps: Sequence[object] = (),
-    compensate: Callable[[Any], Any] | None = None,
     **how: Unpack[CallOptions],
 ) -> _Decorator: ...
 @known_keywords("@step")

@@ -6,7 +6,7 @@ import pytest
 
 from crewlite import CheckpointConfig, FailurePolicy
 from crewlite.errors import ConfigError, RecoveryAborted, RecoveryEscalated, Suspended
-from crewlite.flow import flow, recoverable, step
+from crewlite.flow import Flow, flow, listen, recoverable, start, step
 from crewlite.recovery import (
     abort,
     chain,
@@ -214,5 +214,108 @@ def test_a_person_may_decide_what_follows_the_undoing_which_is_done_once():
 
 
 def test_a_compensator_is_a_function():
-    with pytest.raises(ConfigError, match="wanted a function that takes the step's result"):
+    with pytest.raises(ConfigError, match="wanted a function that takes the result"):
         step(compensate="undo")(lambda: None)
+    with pytest.raises(ConfigError, match="compensate is 3; wanted a function that takes the result"):
+        start(compensate=3)(lambda plan: None)
+
+
+class Journey:
+    """The trip as a flow of methods: two bookings side by side, and a payment that fails `times` times."""
+
+    def __init__(self, then, checkpoint=True, times=99):
+        self.did = did = []
+
+        def undo(booked):
+            did.append(f"undo {booked}")
+
+        class Travel(Flow):
+            failure_policy = FailurePolicy(default=compensate(then))
+
+            @start(compensate=undo)
+            async def fly(self):
+                did.append("book flight")
+                self.state["booked"] = 1
+                return "flight"
+
+            @listen(fly, compensate=undo)
+            def stay(self):
+                did.append("book hotel")
+                return "hotel"
+
+            @listen(stay)
+            def pay(self):
+                did.append("pay")
+                if did.count("pay") <= times:
+                    raise ValueError("no money")
+                return f"paid with {self.state.get('booked')}"
+
+        Travel.checkpoint = checkpoint
+        self.flow = Travel()
+
+
+def test_the_finished_methods_of_a_flow_are_undone_too():
+    journey = Journey(escalate("Ask Ada"))
+    with pytest.raises(RecoveryEscalated, match="Ask Ada"):
+        journey.flow.kickoff(run_id="run")
+    assert journey.did == ["book flight", "book hotel", "pay", "undo hotel", "undo flight"]
+    again = Journey(escalate(), times=0)
+    assert again.flow.kickoff(run_id="run") == "paid with 1"
+    assert again.did == ["book flight", "book hotel", "pay"], "what was undone is done again"
+
+
+def test_killed_after_any_commit_the_methods_are_undone_as_often_as_without():
+    def life(checkpoint):
+        journey = Journey(escalate(), checkpoint)
+        with pytest.raises(RecoveryEscalated):
+            journey.flow.kickoff(run_id="run")
+        return journey.did
+
+    kept = Kept()
+    whole = life(CheckpointConfig(location="here", provider=kept))
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    for at in range(1, len(entries) - 1):
+        did = life(cut(entries[:at], at))
+        assert did == whole[len(whole) - len(did) :], f"cut after commit {at}"
+
+
+def test_a_flow_of_methods_is_tried_again_after_its_methods_were_undone():
+    journey = Journey(retry(max_attempts=1), times=1)
+    assert journey.flow.kickoff() == "paid with 1"
+    assert journey.did.count("undo flight") == journey.did.count("undo hotel") == 1
+    assert [journey.did.count(one) for one in ("book flight", "book hotel", "pay")] == [2, 2, 2]
+
+
+def test_what_a_step_inside_has_booked_stays_and_a_warning_names_it(caplog):
+    did = []
+
+    @step(compensate=lambda booked: did.append(f"undo {booked}"))
+    def book(what: str) -> str:
+        did.append(f"book {what}")
+        return what
+
+    @step
+    def in_a_step() -> None:
+        book("boat")
+
+    @step(compensate=lambda nothing: did.append("undo all of it"))
+    def as_one() -> None:
+        book("train")
+
+    @step
+    def pay() -> None:
+        book("taxi")
+        raise ValueError("no money")
+
+    @flow(failure_policy=FailurePolicy(default=compensate(abort("no"))))
+    def travel() -> None:
+        book("flight")
+        in_a_step()
+        as_one()
+        pay()
+
+    with pytest.raises(RecoveryAborted):
+        travel.kickoff()
+    assert [one for one in did if one.startswith("undo")] == ["undo all of it", "undo flight"]
+    [warning] = [one.message for one in caplog.records if "compensate" in one.message]
+    assert "step:in_a_step/step:book, step:pay/step:book" in warning

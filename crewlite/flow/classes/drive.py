@@ -222,6 +222,7 @@ class Drive:
             timeout=None if method.feedback else how.timeout,
             failure_policy=None if method.feedback else how.remedies,
             inherits=True,
+            compensate=how.compensate,
             child_policy=how.policy,
             strict_replay=True,
             round_trip=True,

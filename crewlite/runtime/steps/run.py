@@ -128,6 +128,8 @@ class Run:
     """(class, part) of failures about which `incomplete` has warned."""
     unused: set[str] = field(default_factory=set, init=False)
     """Addresses of this fork's edits and reruns that have not been requested yet."""
+    compensable: set[str] = field(default_factory=set, init=False)
+    """Addresses of the requested steps, at any depth, that have a compensator."""
     pools: Pools = field(default_factory=Pools, init=False)
     separate: dict[str, Callable[[], Usage]] = field(default_factory=dict, init=False)
     """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""

@@ -92,6 +92,7 @@ class StepScope(Frame):
             self.sayings.expect(address)
         if step.compensate:
             children.compensators[address] = step.compensate
+            self.run.compensable.add(address)
         children.unrequested.discard(address)
         self.run.unused.discard(address)
         if step.effect == "once":

@@ -6,7 +6,8 @@ continues after the last recorded compensator, and calls none twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 from crewlite import durable, kinds
@@ -17,8 +18,10 @@ from crewlite.events.voice import Voice
 from crewlite.recovery import DEFAULT, Compensate, Escalate, Remedy
 from crewlite.runtime.steps.callbacks import called
 from crewlite.runtime.steps.frame import Frame
-from crewlite.state.format.addresses import leaf
+from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.outcome import Outcome
+
+log = logging.getLogger("crewlite.run")
 
 
 class Undone(NamedTuple):
@@ -32,6 +35,7 @@ class Undone(NamedTuple):
 async def undone(frame: Frame, compensate: Compensate) -> Undone:
     """Call the compensators of the finished steps that the code of `frame` requested, in the scope of the caller."""
     outcomes, done = frame.run.record.outcomes, list[str]()
+    _warn_of_inner(frame, outcomes)
     finished = [outcomes[at] for at in frame.children.compensators if at in outcomes]
     for outcome in sorted(finished, key=lambda one: one.order, reverse=True):
         try:
@@ -44,6 +48,26 @@ async def undone(frame: Frame, compensate: Compensate) -> Undone:
             return Undone(Escalate(said, type=compensate.type), done)
         done.append(outcome.address)
     return Undone(compensate.then, done)
+
+
+def _warn_of_inner(frame: Frame, outcomes: Collection[str]) -> None:
+    """Warn of finished steps that stay done: other code than that of `frame` requested them, and nothing undoes that.
+
+    A compensator is known where the code that requests its step has run, which is not so inside a recorded step.
+    """
+    own, run = frame.children.compensators, frame.run
+    inner = [at for at in run.compensable if at in outcomes and at.startswith(frame.children.prefix) and at not in own]
+    left = sorted(at for at in inner if own.keys().isdisjoint(outers(at)))
+    if left:
+        log.warning(
+            "%s/%s: compensate undoes what the code of %s itself has called, so these stay done: %s. Give the steps "
+            "and methods around them a compensate=",
+            run.run_id,
+            run.branch,
+            run.called(frame.address),
+            ", ".join(left),
+            extra={"run_id": run.run_id, "branch": run.branch, "address": frame.address},
+        )
 
 
 def _step(frame: Frame, outcome: Outcome, compensator: Callable[[Any], Any]) -> Step[None]:
