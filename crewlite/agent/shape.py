@@ -17,7 +17,8 @@ from crewlite.texts.wording import an, what_is
 PROMPTS = "crewlite.agent"
 _FENCE = re.compile(r"```(?:json)?\s*", re.IGNORECASE)
 _CLOSED = re.compile(r"\s*```")
-_BEGIN = re.compile(r"[{\[]")
+_BEGIN = re.compile(r"""\{(?=\s*["}])|\[(?=\s*(?:["{\[\]\d-]|true|false|null))""")
+"""A bracket that may begin JSON: other brackets belong to the text around it."""
 _DECODER = json.JSONDecoder()
 
 
@@ -47,8 +48,8 @@ class Shape:
     def json_in(self, text: str) -> str:
         """Return the JSON in an answer that fits, as the model wrote it: the answer itself, a fenced block, or a part.
 
-        The JSON tells where a fenced block ends, as a text in it may have fenced blocks of its own. A part reaches from
-        the first bracket in the answer to the last one.
+        The JSON tells where a fenced block ends, as a text in it may have fenced blocks of its own. Of several parts,
+        only one may fit.
         """
         text = text.strip("\ufeff \t\r\n")
         if _end_of_json(text, 0) == len(text):
@@ -57,10 +58,18 @@ class Shape:
         for fence in fences:
             if (end := _end_of_json(text, fence.end())) and _CLOSED.match(text, end):
                 return text[fence.end() : end]
-        begin, last = _BEGIN.search(text), max(text.rfind("}"), text.rfind("]"))
-        if begin and _end_of_json(text, begin.start()) == last + 1:
-            return text[begin.start() : last + 1]
+        parts = _parts(text)
+        fitting = parts if len(parts) == 1 else [part for part in parts if self._fits(part)]
+        if len(fitting) == 1:
+            return fitting[0]
         return text[fences[0].end() :].partition("```")[0] if fences else text
+
+    def _fits(self, part: str) -> bool:
+        try:
+            self.model.model_validate_json(part)
+        except ValidationError:
+            return False
+        return True
 
     def recorded(self, text: str, what: str) -> BaseModel:
         """Return the object in a recorded answer. Raises AnswerMisfit if it was recorded for another class."""
@@ -79,6 +88,18 @@ class Shape:
                 f"The edit of {address} does not fit {name}, the class of {what} ({problem}); wanted {an(name)}"
                 f"{fields and f', or data with its fields: {fields}'}"
             ) from None
+
+
+def _parts(text: str) -> list[str]:
+    """Return all JSON that stands in a text; nothing if some of it is broken, as what is in that is no answer."""
+    parts, begin = list[str](), _BEGIN.search(text)
+    while begin:
+        end = _end_of_json(text, begin.start())
+        if end is None:
+            return []
+        parts.append(text[begin.start() : end])
+        begin = _BEGIN.search(text, end)
+    return parts
 
 
 def _end_of_json(text: str, start: int) -> int | None:

@@ -34,6 +34,9 @@ CODE = json.dumps({"text": MARKDOWN}, indent=2)
         f"```json\n{CODE}",
         f"{CODE}\n\nI hope that helps.",
         f"\ufeff{CODE}",
+        f"{CODE}\n\nNote: {{placeholders}} and [names] stay as they are.",
+        f"The page about [Brest] {{text}} is: {CODE} [m]",
+        f"By source [1], and [2, 3]: {CODE}",
     ],
 )
 def test_a_text_with_code_in_fences_is_read_from_json_however_that_is_wrapped(answer):
@@ -46,6 +49,9 @@ def test_a_text_with_code_in_fences_is_read_from_json_however_that_is_wrapped(an
         'I think {"text": "a"}. No, {"text": "b"}.',
         '{"text": "a", "more": {"text": "b"},}',
         'Two: [{"text": "a"}]',
+        'By [1]: {"text": "a"}, or rather {"text": "b"}',
+        'Broken: {"text": "a", {"text": "b"}',
+        'By [{"text": "a"}, and {"text": "b"}',
         "The page {text} is empty.",
         "```json\n",
         "[" * 100_000,
