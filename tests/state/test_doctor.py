@@ -492,7 +492,12 @@ def test_what_a_killed_process_left_is_removed_after_an_hour(store, journal):
 @pytest.mark.skipif(os.name == "nt", reason="makes named pipes")
 @pytest.mark.parametrize(
     ("at", "make"),
-    [("journal/r/pipe.jsonl", "mkfifo"), ("journal/r/main.jsonl", "mkfifo"), ("heads/r/main.json", "mkdir")],
+    [
+        ("journal/r/pipe.jsonl", "mkfifo"),
+        ("journal/r/main.jsonl", "mkfifo"),
+        ("journal/r/main.jsonl", "mkdir"),
+        ("heads/r/main.json", "mkdir"),
+    ],
 )
 def test_what_is_no_file_where_one_belongs_is_not_opened_and_set_aside(tmp_path, at, make):
     store = run_at(tmp_path / "store")
@@ -502,6 +507,30 @@ def test_what_is_no_file_where_one_belongs_is_not_opened_and_set_aside(tmp_path,
         assert len(history.runs()) == (0 if "main.jsonl" in at else 1)
     healed(store, *["stale_index"] * (3 if "main.jsonl" in at else 0), "stray_file")
     assert going_on(store).kickoff(run_id="r").raw == "d"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="makes named pipes")
+@pytest.mark.parametrize("make", ["mkdir", "mkfifo"])
+def test_what_stands_in_the_place_of_a_checkpoint_file_is_set_aside_and_stops_no_repair(tmp_path, make):
+    store = run_at(run_at(tmp_path / "store"), "s")
+    [place, *_] = sorted(store.glob("2*.json"))
+    stranger = place.with_name(f"{place.name[:-37]}{'0' * 32}.json")
+    place.unlink()
+    getattr(os, make)(place)
+    os.mkfifo(stranger)
+    journal = store / "journal" / "s" / "main.jsonl"
+    journal.write_bytes(journal.read_bytes()[:-5])
+    healed(store, "stale_index", "torn_tail", "stale_index")
+    assert place.is_file()
+    assert not stranger.exists()
+
+
+def test_a_damaged_fork_of_what_is_gone_is_set_aside_at_once(tmp_path):
+    store = forked(tmp_path / "store")
+    fork = store / "journal" / "r" / "later.jsonl"
+    fork.write_bytes(fork.read_bytes() + b"{}\n" * 2)
+    (store / "journal" / "r" / "main.jsonl").unlink()
+    healed(store, "damaged_journal", *["dangling_fork"] * 3, *["stale_index"] * 3)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="makes named pipes")

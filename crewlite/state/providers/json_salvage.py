@@ -110,7 +110,7 @@ class JsonSalvage:
                 self._unnamed.pop(checkpoint["id"], None)
                 run, journal = sound[0].commit["run"], Path(raw.where)
                 path, document = Path(self._files.path(checkpoint)), self._files.document(run, entry, journal)
-                data = disk.content(path)
+                data = _content(path)
                 if data is None or loosely(data) != json.loads(document):
                     changes[str(path)] = document
                     edited |= {path: data} if data is not None else {}
@@ -137,11 +137,11 @@ class JsonSalvage:
     def strays(self) -> Generator[Flaw, None, None]:
         """Yield checkpoint files that belong to no journal, and files that interrupted writes have left."""
         for identifier, path in sorted(self._unnamed.items()):
-            content: Any = loosely(disk.content(path))
+            content: Any = loosely(_content(path))
             content = content if isinstance(content, dict) else {}
             run_id, branch = str(content.get("run_id", "?")), str(content.get("branch", "?"))
             with self.held(run_id):
-                data = disk.content(path)
+                data = _content(path)
                 if data is not None and not self._has_come(identifier, content):
                     yield self._unnamed_file(identifier, path, data, content, (run_id, branch))
         yield from self._no_files()
@@ -170,7 +170,7 @@ class JsonSalvage:
     def _no_files(self) -> Iterator[Flaw]:
         """Yield what is no file but stands in the place of one, such as a directory or a pipe."""
         heads = (path for path in _within(self._paths.root / "heads") if path.suffix == ".json")
-        journals = (path for path in _within(self._paths.journals) if path.suffix == ".jsonl" and not path.is_dir())
+        journals = (path for path in _within(self._paths.journals) if path.suffix == ".jsonl" and not _is_in_use(path))
         for path in sorted([*heads, *journals]):
             if _is_no_file(path):
                 aside = _quarantine_path(path, b"")
@@ -192,6 +192,19 @@ class JsonSalvage:
             if time.time() - modified(inside) > _STALE:
                 remove = partial(disk.remove_directory if directory else disk.remove, inside)
                 yield Flaw("stray_file", str(inside), "an interrupted write left it", "removed", remove)
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the content of a file; None if it does not exist, and nothing of what is no file, such as a directory."""
+    return b"" if _is_no_file(path) else disk.content(path)
+
+
+def _is_in_use(path: Path) -> bool:
+    """Return whether a directory holds files, as one of an earlier release may whose branch has a name in `.jsonl`."""
+    try:
+        return path.is_dir() and bool(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return True  # what was there a moment ago is deleted
 
 
 def _is_no_file(path: Path) -> bool:

@@ -109,7 +109,10 @@ class _Visit:
         for raw in self._salvage.branches(run_id):
             if entries := self._branch(raw):
                 journals[raw.branch], raws[raw.branch] = entries, raw
-        for branch, problem in adrift(journals, {name for run, name in self._unknown if run == run_id}).items():
+        lost = adrift(journals, {name for run, name in self._unknown if run == run_id})
+        if lost and self._repair:  # some of them may have been cut above
+            raws |= {raw.branch: raw for raw in self._salvage.branches(run_id)}
+        for branch, problem in lost.items():
             self._cut("dangling_fork", raws[branch], (), problem, "restore a copy that has that commit")
             del journals[branch]
         for branch, entries in journals.items():
