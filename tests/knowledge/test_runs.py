@@ -192,6 +192,8 @@ def test_an_agent_alone_says_which_source_has_changed(memory):
     clerk(handbook(), checkpoint=memory()).kickoff("What does class 7 pay?", run_id="r")
     with pytest.raises(QuestionsChanged, match="answered when knowledge 'handbook.md' held something else"):
         clerk(handbook("All pay 1."), checkpoint=memory()).kickoff("What does class 7 pay?", run_id="r")
+    with pytest.raises(QuestionsChanged, match="it answered with knowledge 'handbook.md', unlike now"):
+        clerk(checkpoint=memory()).kickoff("What does class 7 pay?", run_id="r")
 
 
 def test_pictures_and_system_messages_keep_their_places(memory):

@@ -153,6 +153,11 @@ def test_tasks_have_something_in_common_by_a_name_or_a_question(recorded, now, c
             Drifted("", {"goal": "rhyme", "backstory": "b"}, {"goal": "write", "backstory": "b"}),
             "answered with the goal 'rhyme', and has 'write' now",
         ),
+        (Drifted("", {"goal": "g"}, {"goal": "g", "knowledge": "1"}), "answered without knowledge, unlike now"),
+        (
+            Drifted("", {"goal": "g", "knowledge 'a'": "1"}, {"goal": "g", "knowledge 'b'": "1"}),
+            "answered with knowledge 'a' and without knowledge 'b', unlike now",
+        ),
     ],
 )
 def test_a_difference_is_told_in_words(drifted, text):

@@ -43,6 +43,8 @@ class Drifted:
             return "answered another question than it is asked now"
         if not self.answered:
             return f"is asked {_shown(asked)} now, and answered another question"
+        if not differing and (knew := _knew(self.answered, self.asked)):
+            return f"answered {knew}, unlike now"
         if not differing:
             agent = "" if "role" in self.answered else "agent, "
             parts = f"{agent}context, output type, knowledge, input files, guardrails, markdown or condition"
@@ -123,6 +125,13 @@ def have_in_common(recorded: Sequence[Sequence[str | None]], now: Sequence[Seque
     """Return whether two lists of tasks, each task given as its names and texts, share a name or a text."""
     known = {key for keys in recorded for key in keys if key}
     return any(key in known for keys in now for key in keys if key)
+
+
+def _knew(answered: Mapping[str, str], asked: Mapping[str, str]) -> str:
+    """Return which passages of knowledge a step was given and is not now, or the other way round; "" if none."""
+    gone = [name for name in answered if name.startswith(KNOWLEDGE) and name not in asked]
+    new = [name for name in asked if name.startswith(KNOWLEDGE) and name not in answered]
+    return " and ".join(f"{word} {', '.join(names)}" for word, names in (("with", gone), ("without", new)) if names)
 
 
 def _shown(text: str, other: str = "") -> str:
