@@ -6,12 +6,13 @@ There are no files for these paths. A module is created when a program imports i
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-from crewlite.coming_from import PAGE, missing_import
+from crewlite.coming_from import PAGE, missing_import, missing_module
 
 _EVENTS = {"*": "crewlite.events"}
 _FILES = "crewlite.knowledge.sources:FileKnowledgeSource"
@@ -101,9 +102,24 @@ _PATHS: dict[str, Mapping[str, str]] = {
 
 
 def spec_of(name: str) -> ModuleSpec | None:
-    """Return the spec of a module for an import path of CrewAI; None for any other path."""
-    below = any(path.startswith(f"{name}.") for path in _PATHS)
-    return ModuleSpec(name, cast(Any, _Loader()), is_package=below) if below or name in _PATHS else None
+    """Return the spec of a module for an import path of CrewAI; None for any other path.
+
+    All are packages: for a name that a package lacks, `from package import name` looks for a module, and shows the
+    ImportError that is raised here. Whoever asks the package for an attribute gets an AttributeError.
+    """
+    if name in _PATHS or any(path.startswith(f"{name}.") for path in _PATHS):
+        return ModuleSpec(name, cast(Any, _Loader()), is_package=True)
+    package, _, last = name.rpartition(".")
+    if isinstance(sys.modules.get(package), _Path) and "*" not in _PATHS.get(package, {}):
+        said = missing_module(name) or _has_no(package, last)  # the import system drops an error that names its module
+        raise missing_import(package, last) or ModuleNotFoundError(str(said))
+    return None
+
+
+def _has_no(module: str, name: str) -> str:
+    names = _PATHS.get(module, {})
+    has = f"it has {', '.join(names)}" if names else "nothing of it is here"
+    return f"{module} has no {name!r}: {has} ({PAGE})"
 
 
 class _Loader:
@@ -123,8 +139,7 @@ class _Path(ModuleType):
         names = _PATHS.get(self.__name__, {})
         home = names.get(name) or names.get("*")
         if home is None:
-            has = f"it has {', '.join(names)}" if names else "nothing of it is here"
-            raise missing_import(self.__name__, name) or ImportError(f"{self.__name__} has no {name!r}: {has} ({PAGE})")
+            raise AttributeError(_has_no(self.__name__, name))
         module, _, other = home.partition(":")
         return getattr(importlib.import_module(module), other or name)
 

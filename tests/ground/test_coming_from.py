@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import pickle
 from pathlib import Path
 
 import pytest
@@ -421,3 +422,14 @@ def test_a_flow_on_a_method_is_told_to_be_a_function():
     with pytest.raises(ConfigError, match="@flow 'go' is a method; wanted a function"):
         Pipeline().go.kickoff(x=1)
     assert Pipeline.go.kickoff(None, x=1) == 1, "a class may be a place to keep flows in"
+
+
+def test_whoever_looks_through_all_modules_finds_a_name_missing_in_the_paths_of_crewai():
+    """As `pickle` does for an object whose module it does not know."""
+    for name in (*modules._PATHS, "crewlite.utilities"):
+        assert not hasattr(importlib.import_module(name), "no_such_name"), name
+        with pytest.raises(ImportError, match="no_such_name"):
+            exec(f"from {name} import no_such_name")
+    nowhere = eval("lambda: 1", {"__name__": None})
+    with pytest.raises(pickle.PicklingError):
+        pickle.dumps(nowhere)
