@@ -14,7 +14,7 @@ import click
 from crewlite.cli.checkpoint.where import Asked, Command, options
 from crewlite.cli.exits import notice, sees_terminal
 from crewlite.errors import EffectsRepeat
-from crewlite.state.verbs.answer import Typed
+from crewlite.state.reading.fitting import Typed
 
 crew_option = click.option(
     "--crew",

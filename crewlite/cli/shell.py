@@ -16,7 +16,7 @@ from crewlite.texts.resuming import nth_attempt
 if TYPE_CHECKING:
     from crewlite.state.run_history import Waiting
 
-shown = lazy("crewlite.state.reading.shown")
+fitting = lazy("crewlite.state.reading.fitting")
 DIRECTORY, DATABASE = "./.checkpoints", "./.checkpoints.db"
 
 
@@ -64,7 +64,7 @@ class Again:
             first, *rest = asked.question.strip().splitlines() or [""]
             lines += [f"{asked.address}: {first}", *(f"  {text}" for text in rest)]
             until = f", until {asked.until.strftime('%Y-%m-%dT%H:%M:%SZ')}" if asked.until else ""
-            lines += [f"  wanted: {shown.what_fits(asked.schema)}{until}"]
+            lines += [f"  wanted: {fitting.what_fits(asked.schema)}{until}"]
             lines += [f"  {Again(self.location).line('answer', ref, asked.address, 'VALUE')}"]
         return lines
 

@@ -36,7 +36,7 @@ from crewlite.flow.options import (
 from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
 from crewlite.runtime.people.question import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
-from crewlite.state.verbs.answer import Typed, converted
+from crewlite.state.reading.fitting import Typed, converted
 from crewlite.step_parts import Effect, Limit
 
 P = ParamSpec("P")

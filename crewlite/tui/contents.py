@@ -21,7 +21,7 @@ from crewlite.console.text import style_of
 from crewlite.ids import short
 from crewlite.state.format.addresses import in_order, leaf
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.shown import what_fits
+from crewlite.state.reading.fitting import what_fits
 from crewlite.state.reading.steps import StepView
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit

@@ -25,9 +25,8 @@ from crewlite.errors import AnswerRefused, CrewliteError, EffectsRepeat
 from crewlite.ids import short
 from crewlite.state.format.entry import STATE
 from crewlite.state.history import History
-from crewlite.state.reading.shown import what_fits
+from crewlite.state.reading.fitting import Typed, what_fits
 from crewlite.state.run_history import RunHistory
-from crewlite.state.verbs.answer import Typed
 from crewlite.texts.resuming import branch_ref
 from crewlite.texts.wording import escaped_lines
 from crewlite.tui.app import PANELS, Browser

@@ -17,7 +17,7 @@ from crewlite.events import (
 )
 from crewlite.flow import ask, flow
 from crewlite.runtime.people.question import Question
-from crewlite.state.verbs.answer import Typed, typed
+from crewlite.state.reading.fitting import Typed, typed
 from crewlite.testing import EventRecorder, ScriptedLLM
 from crewlite.tools import approval
 from tests.parts import Stop

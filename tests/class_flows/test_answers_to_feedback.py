@@ -8,7 +8,7 @@ from crewlite import History
 from crewlite.errors import AnswerRefused, Suspended
 from crewlite.flow import Flow, human_feedback, listen, start
 from crewlite.state.format.entry import seal
-from crewlite.state.reading.shown import what_fits
+from crewlite.state.reading.fitting import what_fits
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, cut, entries_of
 

@@ -20,7 +20,7 @@ from crewlite import Agent, Crew, History, LLMReply, Task, ToolCall, tool
 from crewlite.encoding import codec
 from crewlite.errors import AnswerMisfit, BranchExists, ChangeUnused, ConfigError, RefError
 from crewlite.flow import ask, flow, step
-from crewlite.state.verbs.answer import Typed
+from crewlite.state.reading.fitting import Typed
 from crewlite.testing import ScriptedLLM
 from tests.parts import outputs
 

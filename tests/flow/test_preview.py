@@ -15,7 +15,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
 from crewlite.runtime.kickoffs.fork import forked_in_memory
 from crewlite.state import InMemoryProvider
-from crewlite.state.verbs.answer import Typed
+from crewlite.state.reading.fitting import Typed
 from crewlite.testing import ScriptedLLM
 
 ran = []

@@ -22,7 +22,7 @@ from crewlite.errors import (
 )
 from crewlite.flow import ask, flow, step
 from crewlite.recovery import retry
-from crewlite.state.verbs.answer import Typed
+from crewlite.state.reading.fitting import Typed
 from crewlite.testing import ScriptedLLM
 
 pytestmark = pytest.mark.usefixtures("no_terminal")

@@ -14,7 +14,7 @@ from crewlite.errors import AnswerRefused, ConfigError, InDoubt, NonDeterminism
 from crewlite.flow import flow, step
 from crewlite.llm import ToolCall
 from crewlite.recovery import Rule
-from crewlite.state.verbs.answer import Typed
+from crewlite.state.reading.fitting import Typed
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, Kept, cut, entries_of
 

@@ -17,7 +17,7 @@ from crewlite.recovery import Abort, Replan, suspend
 from crewlite.state import InMemoryProvider
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers.base import Commit
-from crewlite.state.reading.shown import what_fits
+from crewlite.state.reading.fitting import what_fits
 from crewlite.testing import EventRecorder, ScriptedLLM, faults
 from tests.cuts import RUN, cut, entries_of
 

@@ -18,7 +18,7 @@ from crewlite.ids import now
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model
 from crewlite.runtime.people.question import Question, QuestionEvents
-from crewlite.state.reading.shown import begins_with
+from crewlite.state.reading.fitting import begins_with
 
 
 @dataclass

@@ -17,9 +17,10 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
+from crewlite.state.reading.fitting import Typed
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.steps import calls_without_outcome
-from crewlite.state.verbs.answer import Typed, check_task, given, misspelt, refusal
+from crewlite.state.verbs.answer import check_task, given, misspelt, refusal
 from crewlite.state.verbs.edited_values import as_recorded, read
 from crewlite.texts.secrets import Secrets
 from crewlite.tools.base import as_text

@@ -15,8 +15,7 @@ from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError
 from crewlite.runtime.people.answer_forms import adapter_of, choices_shown, listed
 from crewlite.runtime.people.terminal import Over, answer, piped, terminal
-from crewlite.state.reading.misfits import misfit
-from crewlite.state.verbs.answer import typed
+from crewlite.state.reading.fitting import misfit, typed
 
 LATE: Any = object()
 """Takes the place of an answer that did not come in time."""

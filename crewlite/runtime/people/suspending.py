@@ -18,7 +18,7 @@ from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Rep
 from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.people.human import question_step
 from crewlite.runtime.people.question import Question
-from crewlite.state.reading.shown import begins_with
+from crewlite.state.reading.fitting import begins_with
 from crewlite.texts.wording import sentence
 
 _CHOICES: dict[str, Callable[[str], Remedy]] = {

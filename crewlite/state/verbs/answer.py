@@ -5,8 +5,6 @@ The check uses the recorded JSON schema. The run itself checks again, with the c
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -27,7 +25,7 @@ from crewlite.state.journal.letters import Letter, send
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change, outcome
 from crewlite.state.providers import Commit, Store
-from crewlite.state.reading.misfits import misfit
+from crewlite.state.reading.fitting import Typed, converted, misfit
 from crewlite.state.verbs.from_outside import appended, holder
 from crewlite.texts.resuming import branch_ref, in_shell
 from crewlite.texts.secrets import Secrets
@@ -39,44 +37,6 @@ _TAKEN = (
     "has taken the answer and not recorded it yet, as where code blocks its event loop. It may still record it, or "
     "find that it does not fit"
 )
-_YES_OR_NO = {"y": True, "yes": True, "n": False, "no": False}
-
-
-class Typed(str):
-    """An answer as a person has typed it; `typed` converts it to the type that the question wants."""
-
-
-def typed(text: str, schema: Any) -> Any:
-    """Convert text that a person typed to the type that a schema wants; None stands for any text.
-
-    Returns the text itself where a string is wanted, True or False for yes or no where a boolean is wanted, otherwise
-    the text parsed as JSON, or unchanged if it is not JSON.
-    """
-    text = str(text)
-    wanted = "string" if schema is None else schema.get("type")
-    if wanted == "string":
-        return text
-    if _takes_yes_or_no(schema) and (said := _YES_OR_NO.get(text.strip().lower())) is not None:
-        return said
-    with contextlib.suppress(ValueError, RecursionError):
-        return json.loads(text)
-    return text
-
-
-def converted(value: Any, schema: Any) -> Any:
-    """Return the answer that a person meant: typed text is converted by `typed`, yes or no to True or False.
-
-    A text that fits the schema stays a text.
-    """
-    if isinstance(value, Typed):
-        return typed(value, schema)
-    if isinstance(value, str) and _takes_yes_or_no(schema) and misfit(value, schema):
-        return _YES_OR_NO.get(value.strip().lower(), value)
-    return value
-
-
-def _takes_yes_or_no(schema: Any) -> bool:
-    return schema is not None and (schema.get("type") == "boolean" or {"type": "boolean"} in schema.get("anyOf", ()))
 
 
 def decode_answer(given_answer: GivenAnswer, schema: Any) -> Any:

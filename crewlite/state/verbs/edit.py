@@ -23,10 +23,9 @@ from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.forms import are_messages
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
-from crewlite.state.reading.misfits import misfit
+from crewlite.state.reading.fitting import Typed, converted, misfit
 from crewlite.state.reading.missing import no_step
 from crewlite.state.verbs import edited_values as values
-from crewlite.state.verbs.answer import Typed, converted
 from crewlite.texts.secrets import Secrets
 from crewlite.texts.wording import number_of, what_is
 from crewlite.tools.approval import schema_of

@@ -23,7 +23,7 @@ from crewlite.encoding.codec import Json, JsonObject
 from crewlite.encoding.instances import fields_of_model
 from crewlite.encoding.standard_types import FORMS
 from crewlite.errors import ConfigError, JournalCorrupt, text_of
-from crewlite.state.verbs.answer import Typed, typed
+from crewlite.state.reading.fitting import Typed, typed
 from crewlite.texts.wording import an, cut, what_is
 
 _SHOWN = 200  # characters of a value in an error
