@@ -217,7 +217,7 @@ class RuntimeState(Bag):
     def _checkpoint_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """Build the commit parts of a checkpoint at the commit that this state shows."""
         if self._then is None:
-            return self._snapshot(label, metadata)
+            return self._snapshot_parts(label, metadata)
         then = self._then
         about = {"finished_tasks": then.history.finished, "tokens": then.paid.total_tokens}
         total = then.sum or self._journal.sums.get(then.seq, "")

@@ -23,7 +23,7 @@ from crewlite.state.providers import (
     Commit,
     Store,
     declares,
-    ended,
+    known_ends,
     open_store,
 )
 from crewlite.state.reading.checkpoint import Checkpoint
@@ -56,7 +56,7 @@ class StoredRuns:
         One that cannot be read is skipped with a warning that says what to do; `runs` returns it all the same.
         """
         listed = self.branches() if branches is None else branches
-        return each_readable(listed, self._whole)
+        return each_readable(listed, self._loaded)
 
     def unfinished(self, name: str | None = None) -> list[RunHistory]:
         """Return the interrupted runs, newest first, that no live process works on: a kickoff resumes them.
@@ -66,8 +66,8 @@ class StoredRuns:
         """
         mains = {(one.run_id, one.branch): one for one in self._store.branches() if one.branch == "main"}
         wanted = {key: one for key, one in mains.items() if name in (None, one.name)}
-        over = ended(self._store, wanted)  # most of them: their journals need not be read
-        unknown = each_readable((one for key, one in wanted.items() if key not in over), self._whole)
+        over = known_ends(self._store, wanted)  # most of them: their journals need not be read
+        unknown = each_readable((one for key, one in wanted.items() if key not in over), self._loaded)
         return [run for run in unknown if _has_work(run) and not run.at_work]
 
     def branches(self, run_id: str | None = None) -> list[BranchInfo]:
@@ -176,7 +176,7 @@ class StoredRuns:
         place = found.checkpoint if as_of else None
         return RunHistory(self._store, found.run_id, found.branch, found.abandoned, place)
 
-    def _whole(self, info: BranchInfo) -> RunHistory:
+    def _loaded(self, info: BranchInfo) -> RunHistory:
         """Return a branch of a listing, read already."""
         run = RunHistory(self._store, info.run_id, info.branch)
         run.read()

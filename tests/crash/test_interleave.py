@@ -18,7 +18,7 @@ from crewlite import event_bus
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.journal.journal import Journal, naming
+from crewlite.state.journal.journal import Journal, event_fields
 from crewlite.state.providers import Commit
 from crewlite.testing import Interleaved
 from tests.soak import SEED, in_time
@@ -204,7 +204,7 @@ class Hasty(Journal):
 
     def commit(self, parts, done, loop=None, *, behind=False):
         if self.queue and parts.get("place"):
-            self.emit(CheckpointStartedEvent, **naming(parts["place"]))
+            self.emit(CheckpointStartedEvent, **event_fields(parts["place"]))
         return super().commit(parts, done, loop, behind=behind)
 
 

@@ -19,7 +19,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.format.turns import ID, number_of_turn, state_of
 from crewlite.state.journal.lineage import find_lineage, readable_branches
-from crewlite.state.providers import Store, exists, named, opened, provider_for
+from crewlite.state.providers import Store, exists, opened, provider_for, run_ids
 
 _LONGEST = 90
 """Of an id, in characters. A name has 100 at most, and each turn has that of the id with its number behind it."""
@@ -146,7 +146,7 @@ def _operation(request: Request) -> str:
 
 def _turns(store: Store, state_id: str, identity: str) -> _Turns:
     """Read the newest turn. A run of its name that is of another flow is left to the kickoff, which refuses it."""
-    numbers = {number: one for one in named(store, state_id) if (number := number_of_turn(one, state_id))}
+    numbers = {number: one for one in run_ids(store, state_id) if (number := number_of_turn(one, state_id))}
     free = ""
     for number in sorted(numbers, reverse=True):
         run_id = numbers[number]

@@ -35,7 +35,7 @@ from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import each_readable, recorded
-from crewlite.state.providers import ended, exists, opened, provider_for
+from crewlite.state.providers import exists, known_ends, opened, provider_for
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.steps import calls_without_outcome
@@ -76,7 +76,7 @@ def newest_unfinished(
     with opened(provider, config.location) as store:
         mains = {(one.run_id, one.branch): one for one in store.branches() if one.base is None}
         mine = {key: one for key, one in mains.items() if one.identity == root.identity and one.run_id not in passed}
-        over = ended(store, mine)
+        over = known_ends(store, mine)
         others = (one for key, one in mine.items() if over.get(key) != "finished")
         read = each_readable(others, lambda info: recorded(store, info.run_id, info.branch), JournalCorrupt)
         for record in read:  # one that is only unreadable now ends it: a new run would pay anew for what it holds

@@ -118,6 +118,6 @@ def along(checkpoint: CheckpointRecord) -> tuple[int, str]:
     return checkpoint["seq"], checkpoint["id"]
 
 
-def naming(checkpoint: CheckpointRecord) -> dict[str, Any]:
+def event_fields(checkpoint: CheckpointRecord) -> dict[str, Any]:
     """Return the fields with which events name a checkpoint."""
     return {"checkpoint_id": checkpoint["id"], "trigger": checkpoint["trigger"], "parent_id": checkpoint["parent"]}

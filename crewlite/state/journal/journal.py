@@ -25,7 +25,7 @@ from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, Store
 from crewlite.events.base import BaseEvent, EventNote
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import now_text
-from crewlite.state.format.checkpoints import naming
+from crewlite.state.format.checkpoints import event_fields
 from crewlite.state.format.commit import Claim, Commit, CommitParts, Tombstone, due_with, invalidated
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.kept import Order
@@ -149,7 +149,7 @@ class Journal:
     def announce(self, parts: CommitParts) -> None:
         """Emit the events of the commit with these parts. A handler may commit."""
         if self.queue and "place" in parts and event_bus.hears(events.CheckpointStartedEvent):
-            self.emit(events.CheckpointStartedEvent, **naming(parts["place"]))
+            self.emit(events.CheckpointStartedEvent, **event_fields(parts["place"]))
         while self._refused:
             self.failed(self._refused.pop(0))
 
@@ -302,7 +302,7 @@ class Journal:
         checkpoint = parts["place"]
         if event_bus.hears(events.CheckpointCompletedEvent):
             fields = {"ref": self.queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
-            self.emit(events.CheckpointCompletedEvent, **naming(checkpoint), **fields)
+            self.emit(events.CheckpointCompletedEvent, **event_fields(checkpoint), **fields)
         if drops := parts.get("drops"):
             self.emit(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
 

@@ -15,16 +15,16 @@ from crewlite.state.providers.base import (
     Store as Store,
     change_shared as change_shared,
     declares as declares,
-    ended as ended,
     exchange_of as exchange_of,
     exists as exists,
     is_provider as is_provider,
     kept_open as kept_open,
-    mentions as mentions,
-    named as named,
+    known_ends as known_ends,
+    may_mention as may_mention,
     open_store as open_store,
     opened as opened,
     results_of as results_of,
+    run_ids as run_ids,
 )
 from crewlite.state.providers.json import JsonProvider as JsonProvider
 from crewlite.state.providers.memory import InMemoryProvider as InMemoryProvider

@@ -332,17 +332,17 @@ def change_shared(exchange: Exchange, key: str, change: Callable[[bytes | None],
     raise OSError(f"{key} was changed by other processes during each of {_TRIES} tries")
 
 
-def mentions(store: Store, run_id: str, branch: str, *parts: bytes) -> bool:
+def may_mention(store: Store, run_id: str, branch: str, *parts: bytes) -> bool:
     """Return whether the bytes of the branch itself may contain any of these parts, as far as the store tells."""
     return not hasattr(store, "mentions") or store.mentions(run_id, branch, *parts)
 
 
-def ended(store: Store, branches: Iterable[BranchKey]) -> Mapping[BranchKey, End]:
+def known_ends(store: Store, branches: Iterable[BranchKey]) -> Mapping[BranchKey, End]:
     """Return which of these branches have certainly ended, and how; what it leaves out is to be read."""
     return store.ended(branches) if hasattr(store, "ended") else {}
 
 
-def named(store: Store, beginning: str) -> Iterable[str]:
+def run_ids(store: Store, beginning: str) -> Iterable[str]:
     """Return the ids of the runs whose id begins so."""
     if hasattr(store, "named"):
         found: Iterable[str] = store.named(beginning)

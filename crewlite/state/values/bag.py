@@ -111,12 +111,12 @@ class Bag(NamedValues):
         BranchConflictError or RunCancelled if another process has taken the branch or cancelled the run.
         """
         started = time.perf_counter()
-        return self._completed(*manual.outcome(self._journal, self._snap(label, metadata)), started)
+        return self._completed(*manual.outcome(self._journal, self._commit_snapshot(label, metadata)), started)
 
     async def asnapshot(self, label: str | None = None, metadata: dict[str, Any] | None = None) -> Checkpoint:
         """`snapshot`, for coroutines."""
         started = time.perf_counter()
-        return self._completed(*await asyncio.wrap_future(self._snap(label, metadata)), started)
+        return self._completed(*await asyncio.wrap_future(self._commit_snapshot(label, metadata)), started)
 
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints of this branch, first to last; for a fork, also those before the fork.
@@ -182,7 +182,7 @@ class Bag(NamedValues):
             raise self._journal.ended()
         return self._journal
 
-    def _snapshot(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
+    def _snapshot_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:
         """Build the commit that records the changed values and creates a checkpoint with them."""
         journal, record = self._journal, self._journal.record
         usage = record.paid.total + journal.states.paid
@@ -204,13 +204,15 @@ class Bag(NamedValues):
         coded: Any = self._journal.secrets.mask_data(encode(metadata, "metadata")) if metadata else None
         return {"label": label, "metadata": coded}
 
-    def _snap(self, label: str | None, metadata: dict[str, Any] | None) -> Future[tuple[CommitParts, Checkpoint]]:
+    def _commit_snapshot(
+        self, label: str | None, metadata: dict[str, Any] | None
+    ) -> Future[tuple[CommitParts, Checkpoint]]:
         journal = self._journal
 
         def seen(parts: CommitParts) -> tuple[CommitParts, Checkpoint]:
             return parts, newest(journal.record, parts["place"], manual.ref_of(journal, parts["place"]))
 
-        return manual.change(journal, lambda: self._snapshot(label, metadata), seen)
+        return manual.change(journal, lambda: self._snapshot_parts(label, metadata), seen)
 
     def _completed(self, parts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
         self._journal.completed(parts, started)

@@ -20,7 +20,7 @@ from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import MARKS, check_effects
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage, readable_branches
-from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, mentions
+from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, may_mention
 from crewlite.state.providers.reading import not_saved
 from crewlite.state.reading.locate import Located, abandoned_by
 from crewlite.state.verbs.accepted_inputs import check_accepted
@@ -276,7 +276,7 @@ def _fork(
 
 def _may_have_effects(store: Store, infos: Mapping[str, BranchInfo], branch: str) -> bool:
     """Return whether a branch, or one that it is forked from, may have made calls with effect="once"."""
-    while (info := infos.get(branch)) and not mentions(store, info.run_id, branch, *MARKS):
+    while (info := infos.get(branch)) and not may_mention(store, info.run_id, branch, *MARKS):
         if info.base is None:
             return False
         branch = info.base["branch"]

@@ -25,7 +25,7 @@ from crewlite.state.journal.lineage import (
     with_inherited,
 )
 from crewlite.state.journal.upkeep import bases, pinned_by_forks
-from crewlite.state.providers import BranchInfo, Commit, Store, named, results_of
+from crewlite.state.providers import BranchInfo, Commit, Store, results_of, run_ids
 from crewlite.state.reading.locate import no_run
 from crewlite.state.verbs.from_outside import check_idle, holder
 from crewlite.system.forked import cached_property
@@ -153,7 +153,7 @@ class _Prune:
 
 def _unlisted(store: Store, known: Container[str]) -> Iterator[str]:
     """Yield the ids of the runs that the list of all runs leaves out, with a warning, as no branch can be read."""
-    for run_id in named(store, ""):
+    for run_id in run_ids(store, ""):
         try:
             if run_id not in known:
                 store.branches(run_id)
