@@ -236,18 +236,16 @@ class States:
         view.note_changes()
         steps, kept = commit.get("steps", ()), self._record.kept
         again = {step["address"]: step["state"] for step in steps if "state" in step and kept.holds(step["address"])}
+        written = [path for changes in again.values() for _, path, *_ in changes]  # the commit does not add these
         names = None if self._unsure else view.unshown
-        if again and names is not None:  # the commit does not add the changes of these
-            names = names | dict.fromkeys(path[0] for changes in again.values() for _, path, *_ in changes)
+        if written and names is not None:
+            names = names | dict.fromkeys(path[0] for path in written)
         if names is not None and not names:
             return []
         view.unshown, self._unsure = {}, False
-        seen, recorded = (
-            view.outlook(but={step["address"] for step in steps} - again.keys()),
-            self._recorded_with(commit),
-        )
-        paths = (path for changes in again.values() for _, path, *_ in changes)
-        anew = _items_anew(recorded, seen, None if names is None else paths)
+        seen = view.outlook(but={step["address"] for step in steps} - again.keys())
+        recorded = self._recorded_with(commit)
+        anew = _items_anew(recorded, seen, None if names is None else written)
         return [*_difference(recorded, seen, names), *anew]
 
     def _recorded_with(self, commit: Commit) -> Mapping[str, Json]:
