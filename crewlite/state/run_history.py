@@ -299,11 +299,11 @@ class RunHistory:
         """The questions to people that have no answer yet, with what fits. `Suspended.waiting` has their texts."""
         return [
             Waiting(
-                asked["address"],
-                asked["question"],
-                asked.get("schema"),
-                datetime.fromisoformat(asked["at"]),
-                datetime.fromisoformat(until) if (until := asked.get("until")) else None,
+                address=asked["address"],
+                question=asked["question"],
+                schema=asked.get("schema"),
+                asked_at=datetime.fromisoformat(asked["at"]),
+                until=datetime.fromisoformat(until) if (until := asked.get("until")) else None,
             )
             for asked in self._record.waiting
         ]
@@ -316,10 +316,10 @@ class RunHistory:
         """
         return [
             UnusedAnswer(
-                given["address"],
-                asked["question"] if asked else None,
-                decode_answer(given, asked.get("schema") if asked else None),
-                datetime.fromisoformat(given["at"]),
+                address=given["address"],
+                question=asked["question"] if asked else None,
+                value=decode_answer(given, asked.get("schema") if asked else None),
+                answered_at=datetime.fromisoformat(given["at"]),
             )
             for asked, given in unused_answers(self._record)
         ]

@@ -65,17 +65,17 @@ class Side:
         """Build one side of the comparison from its record. `at`: the part of its ref after the @; None without one."""
         run = record.run
         return cls(
-            run["run_id"],
-            run["branch"],
-            at,
-            record.seq,
-            status_of(record),
-            run["definition"]["kind"],
-            run["definition"]["name"],
-            datetime.fromisoformat(record.started_at),
-            record.paid.total,
-            times.of(),
-            not record.fresh,
+            run_id=run["run_id"],
+            branch=run["branch"],
+            at=at,
+            seq=record.seq,
+            status=status_of(record),
+            kind=run["definition"]["kind"],
+            name=run["definition"]["name"],
+            started_at=datetime.fromisoformat(record.started_at),
+            usage=record.paid.total,
+            seconds=times.of(),
+            kicked_off=not record.fresh,
         )
 
 
@@ -221,14 +221,14 @@ class _Step(NamedTuple):
     def side(self) -> StepSide:
         outcome = self.outcome
         return StepSide(
-            self.address,
-            self.status,
-            self.run.times.milliseconds(self.address),
-            Usage.of(outcome.usage) if outcome and outcome.usage else NO_USAGE,
-            len(self.tries),
-            self.model,
-            bool(outcome and outcome.edited),
-            outcome.reused if outcome else None,
+            address=self.address,
+            status=self.status,
+            milliseconds=self.run.times.milliseconds(self.address),
+            usage=Usage.of(outcome.usage) if outcome and outcome.usage else NO_USAGE,
+            failed_attempts=len(self.tries),
+            model=self.model,
+            edited=bool(outcome and outcome.edited),
+            reused_from=outcome.reused if outcome else None,
         )
 
 
