@@ -124,23 +124,31 @@ class _Prune:
     def _pruned(self, run_id: str) -> Pruned:
         run = _Run(self.store, run_id)  # without branches if another process has deleted it meanwhile
         kept = self._kept(run)
-        if run.state not in self.states and (earlier := run.turns_before(self.unreadable)):
-            self.states[run.state] = earlier
+        if earlier := run.turns_before(self.unreadable):
+            self.states.setdefault(run.state, earlier)
         if not kept and run.journals and run.state not in self.states:
-            self.states[run.state] = ()  # unless it is deleted: storage may fail
-            if (done := run.unless_busy(partial(run.removed, dry_run=self.dry_run), *run.journals)).runs:
-                del self.states[run.state]
-            return done
-        done = Pruned()
-        if run.state not in self.states:
-            self.states[run.state] = kept
-        elif not kept:
-            done = Pruned(holding=self.states[run.state])
-            self.states[run.state] = ()
+            return self._deleted(run)
+        done = self._left(run, kept)
         if self.keep_last is not None:
             for branch in run.journals:
                 done += run.unless_busy(partial(run.compacted, branch, self.keep_last, dry_run=self.dry_run), branch)
         return done
+
+    def _deleted(self, run: _Run) -> Pruned:
+        self.states[run.state] = ()  # unless it is deleted: storage may fail
+        done = run.unless_busy(partial(run.removed, dry_run=self.dry_run), *run.journals)
+        if done.runs:
+            del self.states[run.state]
+        return done
+
+    def _left(self, run: _Run, kept: tuple[str, ...]) -> Pruned:
+        """Note that a run stays, because of the branches `kept` or of an earlier turn of its state: report that one."""
+        if run.state not in self.states:
+            self.states[run.state] = kept
+        elif not kept:
+            holding, self.states[run.state] = self.states[run.state], ()
+            return Pruned(holding=holding)
+        return Pruned()
 
     def _kept(self, run: _Run) -> tuple[str, ...]:
         """Return the branches because of which a run stays: unfinished ones, and those that are not old enough."""
