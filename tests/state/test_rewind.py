@@ -6,8 +6,9 @@ import hashlib
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, idempotency_key, tool
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, idempotency_key, tool
 from crewlite.errors import JournalCorrupt, RefError
+from crewlite.events import TaskStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import next_entry
 from crewlite.state.format.record import Record, replay
@@ -97,6 +98,15 @@ def test_the_run_goes_on_from_there(kept):
     assert again["parent"] == place_of(record, "task:t0")["id"]
     assert again["version"] > max(place["version"] for place in kept.before.checkpoints.values())
     assert raws(kept.crew().kickoff(run_id="r")) == ["a", "B", "C"], "a finished run answers as before"
+
+
+def test_steps_behind_that_place_begin_anew(kept):
+    said = kept.crew().preview(from_checkpoint="r")
+    assert [(step.address, step.why) for step in said if step.verdict == "runs"][0] == ("task:t1", "was never recorded")
+    begun = []
+    with event_bus.on(TaskStartedEvent, lambda source, event: begun.append((event.address, event.resumed))):
+        kept.crew("B", "C").kickoff(run_id="r")
+    assert begun == [("task:t1", False), ("task:t2", False)]
 
 
 def test_a_branch_may_go_back_again_and_to_what_it_had_left(kept):
