@@ -123,6 +123,8 @@ def _step_started(event: Any) -> _Line:
 def _step_completed(event: Any) -> _Line:
     if event.reused_from:
         return "reused", f"{titled(event)} from {event.reused_from}"
+    if kinds.of(event.kind) is kinds.COMPENSATION:
+        return "finished", f"{event.name.rpartition('-')[0]} is undone"  # behind the dash is a digest of what was done
     return ("finished", titled(event)) if kinds.of(event.kind).holds_value else None
 
 

@@ -58,14 +58,16 @@ class Trip:
             return pay()
 
         policy = FailurePolicy(default=strategy or compensate(then))
-        self.flow = flow(name="travel", checkpoint=checkpoint, failure_policy=policy)(travel)
+        self.flow = flow(name="travel", checkpoint=checkpoint, failure_policy=policy, verbose=True)(travel)
         self.body = recoverable(name="body", policy=policy)(lambda: 1 // len([book("boat")][1:]))
 
 
-def test_what_was_booked_is_undone_newest_first_and_the_failure_is_told():
+def test_what_was_booked_is_undone_newest_first_and_the_failure_is_told(capsys):
     trip = Trip(escalate("Ask Ada"))
     with pytest.raises(RecoveryEscalated, match="Ask Ada") as caught:
         trip.flow.kickoff(run_id="run")
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in shown if "undone" in line] == ["✓ book-2 is undone", "✓ book is undone"]
     assert trip.did == ["look", "book flight", "book hotel", "pay", "undo hotel", "undo flight"]
     assert caught.value.failure.address == "step:pay"
     assert isinstance(caught.value.__cause__, ValueError)

@@ -180,7 +180,8 @@ def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unu
 
 
 def test_a_run_knows_what_began_in_its_earlier_lives():
-    record = Record(checkpoints={"c": checkpoint(3, "step:c")})
+    record = Record()
+    record.checkpoints["c"] = checkpoint(3, "step:c")
     record.events.add([("step_started", "e", "", "step:a"), ("step_completed", "f", "", "step:b")], 2)
     assert resumed(record).begun == {"", "step:a", "step:c"}
 

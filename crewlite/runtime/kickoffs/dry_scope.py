@@ -126,7 +126,7 @@ class DryScope(StepScope):
             self._note_reuse(step, decision.outcome, source)
             return recorded_value(self, step, decision)
         if isinstance(decision, Reraise):
-            why = f"failed ({decision.failure.error_type}), and the code handled that"
+            why = f"failed ({decision.failure.error_type}), and the run did not end by that"
             run.note(address, step.kind.name, "reused", why)
             raise recorded_error(self, step, decision.failure)
         if step.kind.enters:

@@ -62,10 +62,10 @@ def commit_late(frame: Frame, address: str) -> None:
 
 
 async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> None:
-    """Announce that a failure, which the code has handled before, is raised again."""
+    """Announce that a failure, by which an earlier kickoff did not end, is raised again."""
     last = nth_attempt(failure.address, frame.run.record.begun_once.get(failure.address, 1))
     frame.run.journal.warn(
-        f"{failure.address} failed before and the code handled that, so it is not tried again "
+        f"{failure.address} failed before, and the run did not end by that, so it is not tried again "
         f"(rerun={[last]!r}, or --rerun {last}, tries it): "
         f"{failure.error_type}: {failure.message}",
         failure.address,

@@ -88,7 +88,7 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
         problem = f"is a question whose answer was not used yet, so it cannot be {what}: answer it, on a fork too"
         raise RefError(address, f"{problem}: history.answer(run, {address!r}, ..., replace=True)")
     if outcome is None and address in record.attempts:
-        handled = "the code has handled that, so it is tried again only if rerun names it"
+        handled = "the run did not end by that, so it is tried again only if rerun names it"
         again = handled if address in record.failures else "any fork from there tries it again, without rerun"
         raise RefError(address, f"has failed, so there is no outcome to change; {again}")
     if outcome is None or not address:
