@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
-from crewlite.errors import JournalCorrupt, RefError, RunExists, SchemaTooNew
+from crewlite.errors import JournalCorrupt, RefError, RunExists, SchemaTooNew, StoreError
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.upkeep import compact_branch
@@ -287,6 +287,17 @@ def test_a_file_that_is_no_export_at_all_is_refused(data, tmp_path):
     (tmp_path / "run.json").write_bytes(data)
     told = refused(tmp_path / "run.json", tmp_path)
     assert told.endswith("Nothing was imported: export the run again.") and "doctor" not in told
+
+
+def test_an_error_about_the_file_names_the_file_and_not_the_location(tmp_path):
+    (tmp_path / "a file").write_text("")
+    with History(made(tmp_path / "runs.db")) as history:
+        with pytest.raises(StoreError, match="the run was not exported") as caught:
+            history.export("r", tmp_path / "a file" / "r.json")
+        assert caught.value.location == str(tmp_path / "a file" / "r.json")
+        with pytest.raises(StoreError, match="cannot be read now") as caught:
+            history.import_run(tmp_path)
+        assert caught.value.location == str(tmp_path)
 
 
 def test_an_entry_of_a_newer_crewlite_is_refused(exported, tmp_path):

@@ -21,9 +21,10 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.entry import Entry, InvalidEntry
 from crewlite.state.journal import lineage
 from crewlite.state.providers import Commit, Store, opened, provider_for
-from crewlite.state.providers.reading import sound_part
+from crewlite.state.providers.reading import not_read, sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.locate import Located
+from crewlite.state.verbs.from_outside import saving
 from crewlite.system import disk
 
 SCHEMA = 1
@@ -49,10 +50,14 @@ def document(store: Store, run_id: str) -> tuple[str, bytes]:
 
 
 def export_run(store: Store, run_id: str, path: Path) -> str:
-    """Write a run to a file, all or nothing, and return its digest. Raises RefError, JournalCorrupt, OSError."""
+    """Write a run to a file, all or nothing, and return its digest. Raises RefError, JournalCorrupt, OSError.
+
+    The StoreError for a file that cannot be written names that, and no location.
+    """
     total, data = document(store, run_id)
-    disk.make_directory(path.absolute().parent)
-    disk.replace(path, data)
+    with saving(str(path), "the run was not exported"):
+        disk.make_directory(path.absolute().parent)
+        disk.replace(path, data)
     return total
 
 
@@ -64,6 +69,8 @@ def import_run(store: Store, path: Path) -> str:
         data = path.read_bytes()
     except FileNotFoundError:
         raise RefError(str(path), "does not exist") from None
+    except OSError as error:
+        raise not_read(path, error) from error
     run_id, journals = _verified(data, str(path))
     there = lineage.journals_of_run(store, run_id)
     if there and _digest(there) != _digest(journals):
