@@ -50,11 +50,13 @@ class InDoubt(CrewliteError, RuntimeError):
         *,
         others: Mapping[str, int] | None = None,
         kind: str = "crew",
-        resume: str = "",
+        run_id: str = "",
+        branch: str = "",
     ) -> None:
-        """`failed`: the error of its last attempt; "" if it was interrupted. `advice` tells of the other arguments."""
+        """`failed`: the error of its last attempt; "" if it was interrupted. `run_id`: "" without a store."""
         self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
-        self.times, self.others = times, dict(others or {})
+        self.times, self.others, self.run_id, self.branch = times, dict(others or {}), run_id, branch
+        resume = to_resume(run_id, branch) if run_id else ""
         advice = self.advice({address: times, **self.others}, resume, kind=kind)
         super().__init__(f"{self.found}, so it is not repeated. {advice}.")
 

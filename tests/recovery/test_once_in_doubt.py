@@ -267,6 +267,7 @@ def test_a_call_with_other_arguments_is_asked_about_and_not_answered_with_the_re
     with pytest.raises(InDoubt, match="failed .ConnectionError: no route") as stop:
         program.kickoff(run_id=RUN)
     assert (stop.value.address, sent) == ("step:around/step:send", ["a"])
+    assert (stop.value.run_id, stop.value.branch) == (RUN, "main")
     assert program.kickoff(run_id=RUN, answers={stop.value.address: "sent a after all"}) == "sent b"
     assert sent == ["a", "b"]
 

@@ -169,6 +169,13 @@ class StateKind:
         assert self.model
         if self._blank and all(name in values for name in self.fields):
             return BaseModel.__copy__(self._blank)  # a new one would get defaults that are dropped again
+        if missing := [
+            name for name, field in self.model.model_fields.items() if field.is_required() and name not in values
+        ]:
+            raise ConfigError(
+                f"the state of the flow wants {', '.join(missing)}, which this run was begun without; give the field a "
+                f"default, or begin a new run"
+            )
         made = self.model.model_construct()
         defaults = {name: value for name, value in vars(made).items() if name not in values}
         vars(made).clear()

@@ -36,7 +36,6 @@ from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
 from crewlite.step_parts import Durability
 from crewlite.system.forked import cached_property
-from crewlite.texts.resuming import to_resume
 from crewlite.usage import Usage
 
 
@@ -204,10 +203,9 @@ class Run:
 
     def doubt(self, address: str, what: str, failed: str, arguments: str) -> InDoubt:
         """Build the error of a call that may have taken effect. `failed` and `arguments`: see InDoubt."""
-        times, resume = self.record.begun_once.get(address, 1), to_resume(self.run_id, self.branch)
-        resume = resume if self.recorded else ""
-        others = self._in_doubt_beside(address)
-        return InDoubt(address, what, failed, arguments, times, others=others, kind=self.record.kind, resume=resume)
+        times, others = self.record.begun_once.get(address, 1), self._in_doubt_beside(address)
+        kind, (run_id, branch) = self.record.kind, (self.run_id, self.branch) if self.recorded else ("", "")
+        return InDoubt(address, what, failed, arguments, times, others=others, kind=kind, run_id=run_id, branch=branch)
 
     def _in_doubt_beside(self, address: str) -> dict[str, int]:
         """Return the other calls at which this or the next kickoff stops with InDoubt, and how often each was begun."""
