@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -476,6 +476,9 @@ def giving(stored, value):
         ((1, MAY), [2, "2027-01-02"], (2, date(2027, 1, 2))),
         ({MAY}, ["2027-01-02", "2027-01-02"], {date(2027, 1, 2)}),
         (NOON, "2027-01-02T03:04:05", datetime(2027, 1, 2, 3, 4, 5, tzinfo=ZoneInfo("Europe/Paris"))),
+        (datetime(2026, 1, 1, tzinfo=UTC), "2027-01-02T03:04:05", datetime(2027, 1, 2, 3, 4, 5, tzinfo=UTC)),
+        (time(1, tzinfo=UTC), "03:04", time(3, 4, tzinfo=UTC)),
+        (datetime(2026, 1, 1), "2027-01-02T03:04:05", datetime(2027, 1, 2, 3, 4, 5)),
         (Decimal("1.50"), 2.5, Decimal("2.5")),
         (PurePosixPath("a/b"), "c", PurePosixPath("c")),
         (b"raw", "other", b"other"),
@@ -491,6 +494,7 @@ def giving(stored, value):
         (Counter(a=1), {"b": 2}, Counter(b=2)),
         (Counter({MAY: 1}), {"b": 2}, Counter(b=2)),
         (deque([MAY], 3), ["2027-01-02"], deque([date(2027, 1, 2)], 3)),
+        (OrderedDict(a=1, b=2), {"b": 3, "a": 4}, OrderedDict(b=3, a=4)),
         (defaultdict(list, a=[1]), {"b": []}, defaultdict(list, b=[])),
         (Fraction(1, 3), "2/3", Fraction(2, 3)),
         (bytearray(b"raw"), "other", bytearray(b"other")),

@@ -193,13 +193,15 @@ def _text(given: Json, recorded: Json, what: str) -> Json:
         made = _READERS.get(tag, type(was))(given)
     except (TypeError, ValueError, InvalidOperation) as error:
         raise _misfit(given, what, f"{what_is(was)}, such as {was}") from error
-    if tag.startswith("zoned") and made.tzinfo is None:
+    if getattr(was, "tzinfo", None) and made.tzinfo is None:
         made = made.replace(tzinfo=was.tzinfo)
     return codec.encode(made, what)
 
 
 def _held(given: Json, recorded: Json, what: str) -> Json:
     """Convert what a Counter, a deque, a Fraction or another such value is to hold."""
+    if recorded["$"] == "OrderedDict" and isinstance(given, dict) and "$" not in given:
+        given = [[*pair] for pair in given.items()]
     _check_kind(given, recorded["v"], what)
     made = {**recorded, "v": as_recorded(given, recorded["v"], what)}
     try:
