@@ -26,6 +26,7 @@ from crewlite.state.providers import (
     known_ends,
     open_store,
 )
+from crewlite.state.providers.reading import real_path
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import Located, check_stands, locate
 from crewlite.state.run_history import RunHistory
@@ -170,7 +171,7 @@ class StoredRuns:
         return found
 
     def _is_here(self, found: Located) -> bool:
-        return os.path.realpath(found.location) == os.path.realpath(self._location)
+        return real_path(found.location) == real_path(self._location)
 
     def _run(self, found: Located, *, as_of: bool = False) -> RunHistory:
         place = found.checkpoint if as_of else None

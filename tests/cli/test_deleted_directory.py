@@ -49,7 +49,18 @@ def test_a_relative_location_cannot_be_used_and_says_why(deleted, tmp_path, prov
 
 
 def test_what_is_kept_in_memory_needs_none(deleted):
-    assert one(CheckpointConfig(location="here", provider=InMemoryProvider())).kickoff(run_id="r") == 1
+    config = CheckpointConfig(location="here", provider=InMemoryProvider())
+    assert one(config).kickoff(run_id="r") == 1
+    assert History("here", config.provider).run("r").status == "finished"
+    there = CheckpointConfig(location="here", provider=config.provider, restore_from="r")
+    assert one(config).kickoff(from_checkpoint=there) == 1
+
+
+def test_a_run_is_read_while_a_state_is_kept_in_memory(deleted, tmp_path):
+    config = CheckpointConfig(location=str(tmp_path / "runs"))
+    assert one(config).kickoff(run_id="r") == 1
+    with RuntimeState.open("s", "own", provider=InMemoryProvider()):
+        assert History(config.location).run("r").status == "finished"
 
 
 @pytest.mark.parametrize("command", [["run", "{}/survey.py:survey"], ["checkpoint", "list"], ["create", "project"]])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import logging
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.people.terminal import piped, terminal
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.providers import declares, provider_for
+from crewlite.state.providers.reading import real_path
 from crewlite.state.subscriber import Setting
 
 log = logging.getLogger("crewlite.run")
@@ -152,7 +152,7 @@ def _differs(name: str, setting: CheckpointConfig, config: CheckpointConfig) -> 
     ours, theirs = (provider_for(config.location, given.provider) for given in (setting, config))
     if not declares(theirs, "named_by_location"):
         return True
-    return type(ours) is not type(theirs) if name == "provider" else os.path.realpath(one) != os.path.realpath(other)
+    return type(ours) is not type(theirs) if name == "provider" else real_path(one) != real_path(other)
 
 
 def _written(names: Iterable[str], config: CheckpointConfig) -> str:

@@ -36,6 +36,7 @@ from crewlite.state.journal.mailbox import Done, Mailbox
 from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import WriteQueue
+from crewlite.state.providers.reading import real_path
 from crewlite.system.forked import in_child
 from crewlite.texts.secrets import Secrets
 
@@ -386,7 +387,7 @@ def journal_of(claim: Claim | None, location: str) -> Journal | None:
     journal = _journals.get(claim["id"]) if claim else None  # compare locations too, as a copy has the same claim
     if journal is None or journal.closed or journal.loop.is_closed():
         return None
-    return journal if os.path.realpath(str(journal.location)) == os.path.realpath(location) else None
+    return journal if real_path(str(journal.location)) == real_path(location) else None
 
 
 @in_child

@@ -7,13 +7,13 @@ process that acquires the branch waits for them, because it must not read a bran
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from concurrent.futures import Future
 from weakref import WeakValueDictionary
 
 from crewlite.state.journal.writer import WriteQueue, Writer, guard, writers
 from crewlite.state.providers import BaseProvider, kept_open, open_store
+from crewlite.state.providers.reading import real_path
 from crewlite.system.forked import in_child, lock
 
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
@@ -41,14 +41,7 @@ def opened_already(provider: BaseProvider, location: str) -> Writer | None:
 
 def _key(provider: BaseProvider, location: str) -> tuple[str, str]:
     name = provider.name if _is_interchangeable(provider) else f"{id(provider)}"
-    return name, _real(location)
-
-
-def _real(location: str) -> str:
-    try:
-        return os.path.realpath(location)
-    except FileNotFoundError:  # the working directory was deleted, which the provider says if it matters
-        return location
+    return name, real_path(location)
 
 
 def _is_interchangeable(provider: BaseProvider) -> bool:
@@ -84,9 +77,9 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
 
 def is_written_here(location: str, run_id: str, branch: str) -> bool:
     """Return whether a run of this process writes that branch."""
-    real = _real(location)
+    real = real_path(location)
     with guard:
-        return any((run_id, branch) in w.queues for w in writers.values() if os.path.realpath(w.store.location) == real)
+        return any((run_id, branch) in w.queues for w in writers.values() if real_path(w.store.location) == real)
 
 
 def settling(queue: WriteQueue) -> Future[BaseException | None]:

@@ -253,6 +253,14 @@ def absolute(location: str) -> Path:
         raise StoreUnusable(location, gone) from error
 
 
+def real_path(location: str) -> str:
+    """Return a location without links, to be compared with others; unchanged if the working directory was deleted."""
+    try:
+        return os.path.realpath(location)
+    except FileNotFoundError:  # which the provider says if it matters
+        return location
+
+
 def file_id(path: Path) -> FileId | None:
     """Return the file or directory at a path; None if there is none."""
     try:

@@ -7,7 +7,6 @@ the same digest on every provider, and can be resumed, forked and listed like th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.entry import Entry, InvalidEntry
 from crewlite.state.journal import lineage
 from crewlite.state.providers import Commit, Store, opened, provider_for
-from crewlite.state.providers.reading import not_read, sound_part
+from crewlite.state.providers.reading import not_read, real_path, sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.locate import Located
 from crewlite.state.verbs.from_outside import saving
@@ -91,7 +90,7 @@ def is_elsewhere(found: Located, given: object) -> bool:
     """Return whether `given` sets a location explicitly, other than the location at which the run was found."""
     if not isinstance(given, CheckpointConfig) or "location" not in given.model_fields_set:
         return False
-    return os.path.realpath(found.location) != os.path.realpath(given.location)
+    return real_path(found.location) != real_path(given.location)
 
 
 def copy_if_elsewhere(found: Located, given: object) -> Located:
