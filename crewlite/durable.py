@@ -100,8 +100,6 @@ class Step(Generic[T]):
     """The policy for this step and all steps inside it that inherit."""
     overruled_policy: Policy | None = None
     """The policy that would decide without `child_policy`, as an agent's without that of its task: its guards hold."""
-    default_policy: Policy | None = None
-    """The policy of a step that inherits, if neither it nor an enclosing step sets one."""
     refuses: Callable[[Remedy], str] | None = None
     """Returns why a remedy cannot be applied to this step; "" if it can."""
     hears: bool = False
@@ -154,6 +152,11 @@ class Step(Generic[T]):
     """Of a model call: returns the model of the current attempt, which may be a fallback."""
     usage_of_failure: Callable[[], UsageRecord | None] | None = None
     """Of a model call: returns the usage of a failed attempt, whose reply was no answer; None if no reply came."""
+
+    @property
+    def title(self) -> str:
+        """What the step is called in error messages, such as "tool search"."""
+        return f"{self.kind} {self.name or ''}".strip()
 
 
 class Scope:

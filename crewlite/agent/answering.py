@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlite import durable, events, kinds
 from crewlite.agent.agent import Agent
@@ -16,12 +16,17 @@ from crewlite.agent.loop import Answer
 from crewlite.agent.opening import opened, refused
 from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
-from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.events.voice import Voice
-from crewlite.knowledge.passages import Passage
+from crewlite.lazy import lazy
 from crewlite.llm.base import Message
+
+if TYPE_CHECKING:
+    from crewlite.agent import reasoning
+    from crewlite.knowledge.passages import Passage
+else:  # only for agents that plan
+    reasoning = lazy("crewlite.agent.reasoning")
 
 _EVENTS = (
     events.LiteAgentExecutionStartedEvent,
@@ -61,7 +66,7 @@ def answering(
         if persona.known:
             await announce(agent, persona.role, asked_last(messages), passages, None)
         if agent.plans:
-            await prepare(now, talk)
+            await reasoning.prepare(now, talk)
         return output(await accepted(now, talk, chain, output))
 
     def decode(data: Any) -> LiteAgentOutput:

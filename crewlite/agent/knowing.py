@@ -7,17 +7,24 @@ source that has changed is noticed like any other change of what is asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from crewlite import durable, events
 from crewlite.agent.agent import Agent
 from crewlite.agent.shape import PROMPTS
 from crewlite.encoding import codec
 from crewlite.knowledge.knowledge import USUAL, Knowing, sources_of
-from crewlite.knowledge.passages import Passage, search
+from crewlite.lazy import lazy
 from crewlite.llm import parts
 from crewlite.llm.base import Message
 from crewlite.runtime.steps.questions import KNOWLEDGE
 from crewlite.texts import templates
+
+if TYPE_CHECKING:
+    from crewlite.knowledge import passages as shelves
+    from crewlite.knowledge.passages import Passage
+else:  # only for agents that know something
+    shelves = lazy("crewlite.knowledge.passages")
 
 
 class Known:
@@ -27,15 +34,15 @@ class Known:
         """`knowing`: the agent, and its crew if it has one. The first setting says how much the agent is shown."""
         settings = next((who.knowledge_config for who in knowing if who.knowledge_config), {})
         self._limit: int = settings.get("results_limit", USUAL)
-        shelves = map(sources_of, knowing)
-        self._shelves = [[source.index for source in sources] for sources in shelves if sources]
+        own = map(sources_of, knowing)
+        self._shelves = [[source.index for source in sources] for sources in own if sources]
 
     def __bool__(self) -> bool:
         return bool(self._shelves)
 
     def passages(self, text: str) -> tuple[Passage, ...]:
         """Return the passages that fit a text, each once: those of the agent's sources, then those of the crew's."""
-        found = (search(indexes, text, self._limit) for indexes in self._shelves if text)
+        found = (shelves.search(indexes, text, self._limit) for indexes in self._shelves if text)
         return tuple(dict.fromkeys(passage for shelf in found for passage, _ in shelf))
 
 

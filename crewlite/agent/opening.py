@@ -16,7 +16,7 @@ from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS, Shape
 from crewlite.llm import parts
 from crewlite.llm.base import Message
-from crewlite.recovery import FailureType, Remedy
+from crewlite.recovery import Remedy
 from crewlite.recovery.types import RecoveryContext
 from crewlite.texts import templates
 from crewlite.tools.base import BaseTool
@@ -65,8 +65,7 @@ def with_recovery(
     """
     if recovery is None:
         return messages
-    lists_tools = recovery.tools is not None or recovery.failure_type is FailureType.WRONG_TOOL_CALLED
-    names = [tool.name for tool in tools] if lists_tools else []
+    names = [tool.name for tool in tools] if recovery.lists_tools else []
     text = templates.render(PROMPTS, "recovery.j2", recovery=recovery, tools=names)
     if messages and messages[-1].get("role") == "user":
         return [*messages[:-1], _changed(messages[-1], lambda before: f"{before}\n\n{text}")]

@@ -35,7 +35,6 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.crews.crew_output": {"CrewOutput": "crewlite.crew.output"},
     "crewlite.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.events.base_events": {"BaseEvent": "crewlite.events.base"},
-    "crewlite.events.types.knowledge_events": {"*": "crewlite.events.types.agent_events"},
     "crewlite.events.types.llm_guardrail_events": {"*": "crewlite.events.types.guardrail_events"},
     "crewlite.events.types.observation_events": {"*": "crewlite.events.types.reasoning_events"},
     "crewlite.events.types.system_events": {"*": "crewlite.events.types.signal_events"},

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlite.agent.agent import Agent
 from crewlite.agent.input_files import read
 from crewlite.crew.order import needs_of
-from crewlite.crew.planning import planned, recorded_plan
 from crewlite.encoding import codec
 from crewlite.encoding.codec import JsonObject
 from crewlite.errors import MissingInput, TaskGone
+from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.runtime.steps.questions import Comparison, Drifted, drifted, have_in_common
 from crewlite.state.format.earlier import definition_at, inputs_at
@@ -23,6 +23,11 @@ from crewlite.state.format.record import Record
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.task import ConditionalTask, Task
 from crewlite.texts import templates
+
+if TYPE_CHECKING:
+    from crewlite.crew import planning
+else:  # only for crews that plan
+    planning = lazy("crewlite.crew.planning")
 
 
 def described(tasks: Sequence[Task], agents: Sequence[Agent]) -> list[JsonObject]:
@@ -107,10 +112,10 @@ def drifted_task(record: Record, address: str, filled: FilledTask, sources: Sequ
 
 def _drifted(record: Record, tasks: Sequence[FilledTask], addresses: Mapping[Task, str]) -> Iterator[Drifted]:
     done: list[ContextItem] = []
-    plan = recorded_plan(record)
+    plan = planning.recorded_plan(record)
     for number, (filled, needs) in enumerate(zip(tasks, needs_of([one.task for one in tasks]), strict=True)):
         address = addresses.get(filled.task, "")
-        sources = [*map(done.__getitem__, needs.sources), *planned(plan, number)]
+        sources = [*map(done.__getitem__, needs.sources), *planning.planned(plan, number)]
         if found := drifted_task(record, address, filled, sources) if address else None:
             yield found
         text = record.value(address)["raw"] if address in record.outcomes and address else ""

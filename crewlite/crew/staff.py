@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from crewlite import durable
 from crewlite.agent.agent import Agent
@@ -10,15 +11,20 @@ from crewlite.agent.guardrail import models_of
 from crewlite.agent.knowing import Known
 from crewlite.agent.persona import Worker
 from crewlite.concurrency import resources
-from crewlite.crew import learned
 from crewlite.crew.crew import Crew
-from crewlite.crew.learned import Suggestions
 from crewlite.crew.process import Process
 from crewlite.errors import NoModel
+from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM, with_fallbacks
 from crewlite.llm.models import resolve_llm
 from crewlite.task.assignment import Assignment
 from crewlite.task.task import Task
+
+if TYPE_CHECKING:
+    from crewlite.crew import learned
+    from crewlite.crew.learned import Suggestions
+else:  # only for crews that were trained
+    learned = lazy("crewlite.crew.learned")
 
 MANAGER = Agent(
     role="Crew Manager",

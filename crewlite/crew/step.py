@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlite import durable, events, kinds
 from crewlite.agent.persona import Filling
@@ -14,13 +14,13 @@ from crewlite.crew.binding import compare, match
 from crewlite.crew.crew import Crew
 from crewlite.crew.order import Needs
 from crewlite.crew.output import CrewOutput
-from crewlite.crew.planning import NAME as PLAN, plan_step
 from crewlite.crew.staff import models, ready
 from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import AnswerMisfit, ConfigError, MissingInput
 from crewlite.events.voice import Voice
+from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
@@ -29,6 +29,11 @@ from crewlite.state.format.record import Record
 from crewlite.task.assignment import Assignment, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.usage import NO_USAGE, Usage
+
+if TYPE_CHECKING:
+    from crewlite.crew import planning
+else:  # only for crews that plan
+    planning = lazy("crewlite.crew.planning")
 
 _EVENTS = events.CrewKickoffStartedEvent, events.CrewKickoffCompletedEvent, events.CrewKickoffFailedEvent
 
@@ -102,7 +107,7 @@ class Kickoff:
         if changed or (self.run and address in self.run.record.edited.keys() | around(self.run.record.edited)):
             changed |= set(range(len(filled)))
         drift = drift_of(scope, address, changed=bool(changed) or self.run is None)
-        return await scope.step(plan_step(self.crew, self.planning_llm, filled, address=address, drift=drift))
+        return await scope.step(planning.plan_step(self.crew, self.planning_llm, filled, address=address, drift=drift))
 
     def _changed(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> set[int]:
         """Return the tasks that a fork has changed: edited ones, and those that the new inputs ask something else."""
@@ -139,7 +144,7 @@ class Kickoff:
         """Return the models that are still to be called."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
-        return models(left) + ([self.planning_llm] if self.planning_llm and PLAN not in done else [])
+        return models(left) + ([self.planning_llm] if self.planning_llm and planning.NAME not in done else [])
 
     def _check_links(self, filled: Sequence[FilledTask], addresses: Sequence[str]) -> None:
         """Check that every output file that is still to be written may be written to its path."""

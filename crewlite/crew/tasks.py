@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from crewlite import durable
 from crewlite.concurrency.unawaited import mark_seen
 from crewlite.crew.binding import drifted_task
 from crewlite.crew.order import Needs, Unbegun
-from crewlite.crew.planning import planned
 from crewlite.durable import Scope, Step
+from crewlite.lazy import lazy
 from crewlite.runtime.steps.questions import Drifted
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.earlier import has_other_inputs
@@ -22,6 +23,11 @@ from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.step import Given, task_step
 from crewlite.usage import NO_USAGE
+
+if TYPE_CHECKING:
+    from crewlite.crew import planning
+else:  # only for crews that plan
+    planning = lazy("crewlite.crew.planning")
 
 _SHOWN = {"description": "description", "expected_output": "expected_output", "agent": "role"}
 """Fields of a task's output that are texts of its question."""
@@ -117,7 +123,8 @@ class TasksAtWork:
 
     def _sources(self, number: int) -> list[ContextItem]:
         """Return all outputs that a task's outcome depends on."""
-        return [*map(self.items.__getitem__, self.needs[number].sources), *planned(self.plan, number)]
+        sources = [*map(self.items.__getitem__, self.needs[number].sources)]
+        return [*sources, *planning.planned(self.plan, number)] if self.plan else sources
 
 
 def answered(output: TaskOutput, drifted: Drifted | None) -> TaskOutput:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # all events, for editors and type checkers
     from crewlite.events.types.crew_events import *
     from crewlite.events.types.flow_events import *
     from crewlite.events.types.guardrail_events import *
+    from crewlite.events.types.knowledge_events import *
     from crewlite.events.types.llm_events import *
     from crewlite.events.types.logging_events import *
     from crewlite.events.types.progress_events import *
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # all events, for editors and type checkers
     from crewlite.events.types.step_events import *
     from crewlite.events.types.task_events import *
     from crewlite.events.types.tool_events import *
+    from crewlite.events.types.trial_events import *
 
 _NAMES = {"events.base": "BaseEvent", "events.event_bus": "BaseEventListener CrewAIEventsBus crewai_event_bus"}
 _other = first_use("crewlite.events", _NAMES, complete=False)[1]

@@ -11,7 +11,6 @@ from crewlite.kinds import Kind
 
 Family = tuple[type[Any] | None, type[Any] | None, type[Any] | None]
 """The events of a start, an outcome and a final failure, after which there is no retry; None where none is emitted."""
-_PLAIN: Family = events.StepStartedEvent, events.StepCompletedEvent, events.StepFailedEvent
 
 
 class Voice(NamedTuple):
@@ -31,7 +30,8 @@ class Voice(NamedTuple):
 
         The name is that of the kind by default.
         """
-        return cls(source, _PLAIN, {"kind": kind.name, "name": name or kind.name, "step_type": label})
+        family = events.StepStartedEvent, events.StepCompletedEvent, events.StepFailedEvent
+        return cls(source, family, {"kind": kind.name, "name": name or kind.name, "step_type": label})
 
     @classmethod
     def silent(cls, source: object) -> Voice:

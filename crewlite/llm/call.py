@@ -27,7 +27,7 @@ from crewlite.llm.base import (
     writes_calls,
 )
 from crewlite.llm.parts import check_sees
-from crewlite.recovery import DEFAULT, Fallback, GuardedCall
+from crewlite.recovery import Fallback, GuardedCall
 from crewlite.recovery.guards import UNGUARDED, guarding, guards_inside
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.step_parts import Intent
@@ -86,7 +86,6 @@ def call_step(
         provenance={"model": llm.model, "template": template},
         inherits=True,
         child_policy=policy,
-        default_policy=DEFAULT,
         fallbacks=len(call.models) - 1,
         intends=intends,
         asked_model=call.asked_model,

@@ -88,3 +88,8 @@ class RecoveryContext:
     """What the failed attempt has recorded with `record_step`."""
     state: Mapping[str, Any] = field(default_factory=dict)
     """What the failed attempt has set with `update_state`."""
+
+    @property
+    def lists_tools(self) -> bool:
+        """Whether an agent is also told the names of its tools."""
+        return self.tools is not None or self.failure_type is FailureType.WRONG_TOOL_CALLED

@@ -26,7 +26,7 @@ from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.lineage import gone
 from crewlite.state.providers import BaseProvider, exists, provider_for
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 from crewlite.state.run_history import RunHistory, Waiting
 from crewlite.state.stored_runs import StoredRuns
 from crewlite.state.verbs.answer import answer

@@ -30,7 +30,7 @@ from crewlite.state.journal.view import View
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider, provider_for
 from crewlite.state.reading.checkpoints import RecordView
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.bag import Bag, StepState
 from crewlite.state.verbs.acquire import acquire_branch, store_claim

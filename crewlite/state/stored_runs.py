@@ -28,7 +28,8 @@ from crewlite.state.providers import (
 )
 from crewlite.state.providers.reading import real_path
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.reading.locate import check_stands, locate
+from crewlite.state.reading.located import Located
 from crewlite.state.run_history import RunHistory
 from crewlite.system.forked import rlock
 from crewlite.texts.wording import number_of

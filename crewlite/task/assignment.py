@@ -6,19 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crewlite.agent import knowing
 from crewlite.agent.coworkers import problems_of
-from crewlite.agent.delegation import delegation_tools
-from crewlite.agent.guarding import Guard
 from crewlite.agent.guardrail import rule_of
 from crewlite.agent.input_files import InputFile, digests, read
 from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError
-from crewlite.knowledge.passages import Passage
+from crewlite.lazy import lazy
 from crewlite.runtime.steps.questions import FILE
 from crewlite.system.forked import cached_property
 from crewlite.task.output import TaskOutput
@@ -26,6 +24,12 @@ from crewlite.task.output_file import check_links, check_place, check_text
 from crewlite.task.task import ConditionalTask, Task
 from crewlite.tools.base import BaseTool
 from crewlite.usage import NO_USAGE, Usage
+
+if TYPE_CHECKING:
+    from crewlite.agent import delegation, guarding
+    from crewlite.knowledge.passages import Passage
+else:  # only for agents that delegate, and for guardrails
+    delegation, guarding = lazy("crewlite.agent.delegation"), lazy("crewlite.agent.guarding")
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,7 @@ class FilledTask(NamedTuple):
     def tools(self) -> tuple[BaseTool, ...]:
         """The tools that the agent may use for the task."""
         own = self.assignment.tools
-        return (*own, *delegation_tools(self.coworkers)) if self.coworkers else own
+        return (*own, *delegation.delegation_tools(self.coworkers)) if self.coworkers else own
 
     def place(self) -> Path:
         """Return the absolute path of the output_file. Raises ConfigError if no file can be written there."""
@@ -148,13 +152,13 @@ class FilledTask(NamedTuple):
             check_links(self.output_file, f"Task {self.title!r}", anywhere=self.task.output_file_anywhere)
 
     @property
-    def guards(self) -> tuple[Guard, ...]:
+    def guards(self) -> tuple[guarding.Guard, ...]:
         """The guardrails that the answer has to pass: that of the agent, then those of the task."""
         task, agent, role = self.task, self.persona.agent, self.persona.role
         if not (chain := self.assignment.chain) and agent.guardrail is None:
             return ()
-        of_agent = [Guard(one, agent.guardrail_max_retries, f"agent {role!r}") for one in agent.guardrails]
-        return (*of_agent, *(Guard(one, task.retries, f"task {self.title!r}") for one in chain))
+        of_agent = [guarding.Guard(one, agent.guardrail_max_retries, f"agent {role!r}") for one in agent.guardrails]
+        return (*of_agent, *(guarding.Guard(one, task.retries, f"task {self.title!r}") for one in chain))
 
     def asked(self, files: Sequence[InputFile] | None = None) -> list[Any]:
         """Return what the task asks, as plain JSON: its texts, its agent, its output schema and its condition.

@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import filterfalse
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crewlite import durable, events, kinds
 from crewlite.agent import input_files, knowing
-from crewlite.agent.approval import feedback
-from crewlite.agent.guarding import accepted
 from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer, work
 from crewlite.agent.opening import opened, refused
-from crewlite.agent.reasoning import prepare
 from crewlite.agent.shape import PROMPTS, wanted
 from crewlite.concurrency import background
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
 from crewlite.events.voice import Voice
+from crewlite.lazy import lazy
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
 from crewlite.runtime.steps.callbacks import call_back, callback_step, called
@@ -33,6 +31,12 @@ from crewlite.task.output_file import write
 from crewlite.task.task import ConditionalTask
 from crewlite.texts import templates
 from crewlite.usage import Usage
+
+if TYPE_CHECKING:
+    from crewlite.agent import approval, guarding, reasoning
+else:  # only for tasks and agents that say so
+    approval, guarding = lazy("crewlite.agent.approval"), lazy("crewlite.agent.guarding")
+    reasoning = lazy("crewlite.agent.reasoning")
 
 _EVENTS = events.TaskStartedEvent, events.TaskCompletedEvent, events.TaskFailedEvent
 _NO = ("no", "n", "false", "0", "none")
@@ -176,16 +180,16 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
     recovery, tools = scope.recovery(), filled.tools
     job = opened(persona, asked, title=title, tools=tools, shape=shape, task=task, recovery=recovery)
     talk, agent, chain = list(job.messages), persona.agent, filled.guards
-    answers = partial(accepted, job, talk, chain, filled.output) if chain else partial(work, job, talk)
+    answers = partial(guarding.accepted, job, talk, chain, filled.output) if chain else partial(work, job, talk)
     about = {**said, "tools": tuple(map(attrgetter("name"), job.tools)), "task_prompt": prompt}
     said["started_event_id"] = await scope.announce(agent, events.AgentExecutionStartedEvent, about)
     if persona.known:
         await knowing.announce(agent, persona.role, filled.text, filled.passages, task.name)
     try:
         if filled.assignment.plans:
-            await prepare(job, talk)
+            await reasoning.prepare(job, talk)
         answer = await answers()
-        while task.human_input and (wish := await feedback(answer.text, f"{persona.role} ({title})")):
+        while task.human_input and (wish := await approval.feedback(answer.text, f"{persona.role} ({title})")):
             talk.append({"role": "user", "content": wish})
             answer = await answers()
     except (Suspended, AnswerRefused):

@@ -24,7 +24,8 @@ from crewlite.state.providers import (
     results_of,
 )
 from crewlite.state.providers.reading import branch_info, checkpoint_info
-from crewlite.state.reading.locate import Located, locate
+from crewlite.state.reading.locate import locate
+from crewlite.state.reading.located import Located
 from crewlite.texts.wording import cut
 
 

@@ -313,6 +313,29 @@ def test_a_definition_loads_nothing_that_only_a_kickoff_or_an_error_needs():
     assert not later & set(ask(code))
 
 
+FIRST = """
+import json, sys
+from crewlite import Agent, CheckpointConfig, Crew, Task
+from crewlite.testing import ScriptedLLM
+
+agent = Agent(role="Writer", goal="write", backstory="", llm=ScriptedLLM(["yes"]))
+task = Task(description="say yes", expected_output="yes", agent=agent)
+Crew(agents=[agent], tasks=[task], checkpoint=CheckpointConfig(location={place!r})).kickoff()
+print(json.dumps([name.removeprefix("crewlite.") for name in sys.modules]))
+"""
+LATER = """agent.delegation agent.guarding agent.reasoning crew.learned crew.planning
+    events.types.guardrail_events events.types.knowledge_events events.types.step_events events.types.trial_events
+    knowledge.passages runtime.exploring runtime.kickoffs.handle runtime.kickoffs.joining runtime.kickoffs.preview
+    runtime.kickoffs.resume_checks state.journal.compaction state.providers.memory state.providers.sqlite
+    state.verbs.fork state.verbs.transfer"""
+
+
+def test_a_first_kickoff_loads_nothing_that_only_other_runs_need(tmp_path):
+    """Such as what a plan, a resume, a fork or another store needs: what the program says before anything is paid."""
+    assert not set(LATER.split()) & set(ask(FIRST.format(place=str(tmp_path / "store"))))
+    assert {f"crewlite.{name}" for name in LATER.split()} <= modules().keys()
+
+
 LOOK = """
     def names():
         return {name: [type(getattr(crewlite, name)).__name__, getattr(getattr(crewlite, name), "__module__", "")]

@@ -1,4 +1,4 @@
-"""Events of agents, in a task (`agent_execution_*`) and alone (`lite_agent_execution_*`), and what they know."""
+"""Events of agents, in a task (`agent_execution_*`) and alone (`lite_agent_execution_*`)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ class _AgentEvent(BaseEvent):
         return self.source
 
 
-class _InTask(_AgentEvent):
+class AgentInTaskFields(_AgentEvent):
+    """The fields of all events of an agent that may be in a task."""
+
     task_name: str | None = None
 
 
-class AgentExecutionStartedEvent(_InTask):
+class AgentExecutionStartedEvent(AgentInTaskFields):
     """An agent begins a task."""
 
     type: Literal["agent_execution_started"] = "agent_execution_started"
@@ -31,33 +33,17 @@ class AgentExecutionStartedEvent(_InTask):
     task_prompt: str
 
 
-class AgentExecutionCompletedEvent(_InTask):
+class AgentExecutionCompletedEvent(AgentInTaskFields):
     """An agent gave its answer."""
 
     type: Literal["agent_execution_completed"] = "agent_execution_completed"
     output: str
 
 
-class AgentExecutionErrorEvent(_InTask, ErrorFields):
+class AgentExecutionErrorEvent(AgentInTaskFields, ErrorFields):
     """An agent failed to do its task."""
 
     type: Literal["agent_execution_error"] = "agent_execution_error"
-
-
-class KnowledgeRetrievalStartedEvent(_InTask):
-    """An agent with knowledge, or of a crew with knowledge, is given the passages that fit its task or its message."""
-
-    type: Literal["knowledge_retrieval_started"] = "knowledge_retrieval_started"
-
-
-class KnowledgeRetrievalCompletedEvent(_InTask):
-    """The passages are found, and become part of the prompt. Their texts are not recorded."""
-
-    type: Literal["knowledge_retrieval_completed"] = "knowledge_retrieval_completed"
-    query: str
-    """The text that they fit."""
-    retrieved_knowledge: str
-    """The passages, one after the other; "" for none."""
 
 
 class LiteAgentExecutionStartedEvent(_AgentEvent):
@@ -81,32 +67,6 @@ class LiteAgentExecutionErrorEvent(_AgentEvent, ErrorFields):
     """An agent that was kicked off without a crew failed."""
 
     type: Literal["lite_agent_execution_error"] = "lite_agent_execution_error"
-
-
-class _EvaluationEvent(_InTask):
-    iteration: int
-    """Of the test, from 1."""
-
-
-class AgentEvaluationStartedEvent(_EvaluationEvent):
-    """An answer of an agent is to be scored."""
-
-    type: Literal["agent_evaluation_started"] = "agent_evaluation_started"
-
-
-class AgentEvaluationCompletedEvent(_EvaluationEvent):
-    """The score of an answer is recorded."""
-
-    type: Literal["agent_evaluation_completed"] = "agent_evaluation_completed"
-    score: float
-    """From 0 to 10."""
-    reason: str
-
-
-class AgentEvaluationFailedEvent(_EvaluationEvent, ErrorFields):
-    """The model gave no score."""
-
-    type: Literal["agent_evaluation_failed"] = "agent_evaluation_failed"
 
 
 class ContextWindowSummarizationStartedEvent(_AgentEvent):

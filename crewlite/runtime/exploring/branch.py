@@ -20,7 +20,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times
 from crewlite.state.journal.lineage import recorded
 from crewlite.state.providers import Store
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 from crewlite.state.verbs.score import RecordedScore, record_score, recorded_score
 from crewlite.texts.secrets import Secrets
 from crewlite.tools.base import as_text

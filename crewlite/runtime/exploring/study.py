@@ -36,7 +36,7 @@ from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import readable_branches, recorded
 from crewlite.state.providers import BranchInfo, Store
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 from crewlite.state.run_history import Base
 from crewlite.state.verbs.fork import Origin, changed_parts, fork
 from crewlite.state.verbs.transfer import copy_if_elsewhere

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import durable, events, kinds
 from crewlite.concurrency import background
@@ -18,15 +18,11 @@ from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.advice import note_way_on
 from crewlite.runtime.kickoffs.answers import answers_given, approvals_given
-from crewlite.runtime.kickoffs.handle import RunHandle
-from crewlite.runtime.kickoffs.joining import when_free
 from crewlite.runtime.kickoffs.kickoff import drive, inside
 from crewlite.runtime.kickoffs.left_behind import awaited
 from crewlite.runtime.kickoffs.plan import Plan, check_one_store, continued, plan
-from crewlite.runtime.kickoffs.preview import Preview, preview as foresee
 from crewlite.runtime.kickoffs.program import named_by_program
 from crewlite.runtime.kickoffs.request import Finished, Progress, Request
-from crewlite.runtime.kickoffs.resume_checks import check_resume
 from crewlite.runtime.kickoffs.resumption import (
     branch_for,
     check_of_run_at_work,
@@ -48,13 +44,22 @@ from crewlite.state.format.commit import CommitParts, RunStart
 from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import gone
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.state.verbs.acquire import acquire_branch, acquire_new_branch, store_claim
 from crewlite.state.verbs.answer import receive
-from crewlite.state.verbs.transfer import copy_if_elsewhere
 from crewlite.texts.secrets import Secrets
 
+if TYPE_CHECKING:
+    from crewlite.runtime.kickoffs import handle, joining, resume_checks
+    from crewlite.runtime.kickoffs.handle import RunHandle
+    from crewlite.runtime.kickoffs.preview import Preview
+    from crewlite.state.verbs import transfer
+else:  # only for other verbs than kickoff, and for runs that there are already
+    handle, joining = lazy("crewlite.runtime.kickoffs.handle"), lazy("crewlite.runtime.kickoffs.joining")
+    resume_checks = lazy("crewlite.runtime.kickoffs.resume_checks")
+    transfer = lazy("crewlite.state.verbs.transfer")
+previews = lazy("crewlite.runtime.kickoffs.preview")
 progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
 log_files = lazy("crewlite.console.log_file")
 
@@ -90,7 +95,7 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")
     begun, way_on = partial(kickoff, definition, request), partial(request.how_to_go_on, kind.name)
-    return RunHandle(f"{kind} {name!r}", request.progress, begun, way_on, str(request.run_id or ""))
+    return handle.RunHandle(f"{kind} {name!r}", request.progress, begun, way_on, str(request.run_id or ""))
 
 
 async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | None = None) -> R:
@@ -134,7 +139,8 @@ def _progress_shown(progress: Progress, log_file: str | None, *, verbose: bool) 
 async def preview(definition: Runnable[Any], request: Request) -> Preview:
     """Return what `kickoff` would do. Reads the store; runs no step and writes nothing."""
     request = request.going_on_from(definition.bound_at)
-    return await foresee(definition.as_root(request), request)
+    foreseen: Preview = await previews.preview(definition.as_root(request), request)
+    return foreseen
 
 
 async def _finished(root: Root[T], request: Request) -> Finished[T]:
@@ -208,7 +214,7 @@ async def _run(root: Root[T], request: Request, decided: Plan, around: StepScope
     else:
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
         check = partial(check_of_run_at_work, root, request, secrets)
-        run, inputs = await (when_free(begin, check, root, request.progress) if request.wait else begin())
+        run, inputs = await (joining.when_free(begin, check, root, request.progress) if request.wait else begin())
     run.config, run.setting = decided.own, decided.setting
     if around:
         run.enclosing, run.guards, run.sayings = around.inherited.budgets, around.inherited.guards, around.sayings
@@ -246,7 +252,7 @@ async def _take_up(
     """
 
     def wanted() -> Located:
-        located = found or copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
+        located = found or transfer.copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
         request.progress.target = located  # also known to a caller who is refused
         request.progress.location = located.location
         return located
@@ -320,7 +326,7 @@ async def _resume(
     """Resume a recorded run where it stopped, or prepare to return its stored result."""
     record = journal.record
     with _announced(root.source, journal, target):
-        inputs, parts, drifted = await check_resume(root, request, journal, target, config)
+        inputs, parts, drifted = await resume_checks.check_resume(root, request, journal, target, config)
         superseded = record.finished and drifted is None
         if drifted is not None:
             warn_kept(journal, drifted)

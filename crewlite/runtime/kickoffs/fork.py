@@ -16,7 +16,8 @@ from crewlite.runtime.kickoffs.resumption import check_definition, drift_of_resu
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
-from crewlite.state.reading.locate import Located, locate
+from crewlite.state.reading.locate import locate
+from crewlite.state.reading.located import Located
 from crewlite.state.verbs.fork import Changes, fork, tried
 from crewlite.state.verbs.transfer import copy_if_elsewhere
 from crewlite.texts.secrets import Secrets

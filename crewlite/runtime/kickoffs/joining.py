@@ -27,7 +27,7 @@ from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.opening import is_written_here, open_writer
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Store
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 from crewlite.system.steady_clock import steady
 from crewlite.texts import tracebacks
 

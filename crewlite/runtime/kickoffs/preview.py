@@ -24,7 +24,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import arguments_of, calls_made_again, made_beside
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import journals_of_branch, with_inherited
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 from crewlite.state.subscriber import CheckpointSubscriber
 
 

@@ -21,7 +21,8 @@ from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import recorded
-from crewlite.state.reading.locate import Located, locate
+from crewlite.state.reading.locate import locate
+from crewlite.state.reading.located import Located
 from crewlite.state.verbs.transfer import is_elsewhere
 from crewlite.texts.masking import MASK
 from crewlite.texts.wording import an

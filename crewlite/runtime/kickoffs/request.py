@@ -29,7 +29,7 @@ steps = lazy("crewlite.state.reading.steps")  # only a run reads a record, and e
 
 if TYPE_CHECKING:
     from crewlite.state.journal.journal import Journal
-    from crewlite.state.reading.locate import Located
+    from crewlite.state.reading.located import Located
 
 P = ParamSpec("P")
 R = TypeVar("R")

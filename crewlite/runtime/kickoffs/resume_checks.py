@@ -24,7 +24,7 @@ from crewlite.runtime.steps.questions import Drifted
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 
 
 class Resumed(NamedTuple):

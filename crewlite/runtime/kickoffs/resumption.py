@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from crewlite import kinds
 from crewlite.concurrency.background import in_thread
@@ -24,6 +24,7 @@ from crewlite.errors import (
     TaskDrifted,
 )
 from crewlite.ids import new_id, short
+from crewlite.lazy import lazy
 from crewlite.refs import STUDIES
 from crewlite.runtime.kickoffs.advice import to_run_again
 from crewlite.runtime.kickoffs.request import Request
@@ -36,13 +37,18 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import each_readable, recorded
 from crewlite.state.providers import exists, known_ends, opened, provider_for
-from crewlite.state.reading.locate import Located, check_stands, locate
+from crewlite.state.reading.located import Located
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.steps import calls_without_outcome
 from crewlite.state.verbs.accepted_inputs import check_accepted, inputs_of_definition
-from crewlite.state.verbs.fork import with_fork_advice
 from crewlite.texts.resuming import branch_ref, in_shell, nth_attempt
 from crewlite.texts.secrets import Secrets
+
+if TYPE_CHECKING:
+    from crewlite.state.reading import locate
+    from crewlite.state.verbs import fork
+else:  # only for `restore_from`, and for what a refused resume is told
+    locate, fork = lazy("crewlite.state.reading.locate"), lazy("crewlite.state.verbs.fork")
 
 
 def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> Located:
@@ -53,10 +59,10 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
     if config.restore_from is None:
         provider = provider_for(config.location, config.provider)
         return Located(provider, config.location, str(request.run_id or new_id()), "main")
-    found = locate(config.restore_from, config.location, config.provider, root.identity)
+    found = locate.locate(config.restore_from, config.location, config.provider, root.identity)
     if request.run_id not in (None, found.run_id):
         raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
-    check_stands(found)
+    locate.check_stands(found)
     return found
 
 
@@ -195,7 +201,7 @@ async def kept_result(
             return _drift_of_answer(root, journal, inputs, config)
         return drift_of_result(root, journal.record, inputs, config.on_drift, journal.secrets.mask)
     except QuestionsChanged as error:
-        raise await in_thread(with_fork_advice, error, found) from None
+        raise await in_thread(fork.with_fork_advice, error, found) from None
 
 
 def check_definition(root: Root[Any], record: Record, inputs: dict[str, Any], mask: Callable[[str], str]) -> None:

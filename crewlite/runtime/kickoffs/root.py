@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from crewlite.durable import Step
 from crewlite.encoding.codec import Json, JsonObject, digest
 from crewlite.errors import ConfigError
-from crewlite.events import FlowPausedEvent
 from crewlite.kinds import Kind
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.questions import Comparison
@@ -20,6 +19,9 @@ from crewlite.state.format.record import Record
 from crewlite.state.subscriber import Setting
 from crewlite.system.forked import cached_property
 from crewlite.texts.secrets import Secrets
+
+if TYPE_CHECKING:
+    from crewlite.events import FlowPausedEvent
 
 T = TypeVar("T")
 

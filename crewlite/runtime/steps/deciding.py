@@ -23,6 +23,7 @@ from crewlite.errors import (
 from crewlite.events.base import BaseEvent
 from crewlite.lazy import lazy
 from crewlite.recovery import (
+    DEFAULT,
     Abort,
     Compensate,
     Escalate,
@@ -41,7 +42,6 @@ from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import is_for_work, tries, was_decided
 from crewlite.runtime.steps.causes import causes_of, for_author, led_to, message_of, type_of
 from crewlite.runtime.steps.children import Children
-from crewlite.runtime.steps.doubts import kind_and_name
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, keep
 from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
@@ -226,7 +226,7 @@ def _is_for_person(step: Step[Any], frame: Frame, error: Exception) -> bool:
 
     One reason is that nobody knows if a call with effect="once" has taken effect.
     """
-    if step.effect == "once" and isinstance(error, StepTimeout) and error.what == kind_and_name(step):
+    if step.effect == "once" and isinstance(error, StepTimeout) and error.what == step.title:
         return True
     return any(isinstance(one, NOT_TO_SWALLOW) for one, _ in led_to(frame, error))
 
@@ -339,7 +339,9 @@ def _policy(step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | No
         return step.failure_policy
     if any(was_decided(frame.run.record, at) for at in causes):
         return None
-    return step.child_policy if step.effect == "once" else frame.inherited.policy or step.default_policy
+    if step.effect == "once":
+        return step.child_policy
+    return frame.inherited.policy or (DEFAULT if step.kind.asks_model else None)
 
 
 def _failure(

@@ -23,11 +23,6 @@ from crewlite.tools.result import shown_arguments
 T = TypeVar("T")
 
 
-def kind_and_name(step: Step[Any]) -> str:
-    """Return the name of a step for error messages, such as "tool search"."""
-    return f"{step.kind} {step.name or ''}".strip()
-
-
 async def intend(run: Run, step: Step[Any], address: str, fingerprint: str, released: Sequence[str]) -> None:
     """Record that a call is about to be made, and wait until that is on disk. `released`: see Earlier.
 
@@ -165,7 +160,7 @@ def doubt(step: Step[Any], address: str, run: Run, arguments: str | None = None)
     """Build the error of a call that may have taken effect already. `arguments`: if they are not those of `step`."""
     failed = failed_before(run.record, address)
     shown = _arguments(step, run.journal.secrets.mask) if arguments is None else arguments
-    return run.doubt(address, kind_and_name(step), failed, shown)
+    return run.doubt(address, step.title, failed, shown)
 
 
 def _arguments(step: Step[Any], mask: Callable[[str], str]) -> str:

@@ -35,7 +35,6 @@ from crewlite.runtime.steps.doubts import (
     given_by_person,
     intend,
     is_made_again,
-    kind_and_name,
     may_have_taken_effect,
     planned,
 )
@@ -259,8 +258,8 @@ class Execution(Generic[T]):
         step, work = self.step, limited(frame.work(self.step), self.budgets)
         if step.deadline is None:
             once = step.effect == "once"
-            return work if step.timeout is None else within(work, step.timeout, kind_and_name(step), once=once)
-        late = DeadlineExceeded(kind_and_name(step), step.deadline, self._first_start().isoformat(timespec="seconds"))
+            return work if step.timeout is None else within(work, step.timeout, step.title, once=once)
+        late = DeadlineExceeded(step.title, step.deadline, self._first_start().isoformat(timespec="seconds"))
         return within(work, self._left() or 0.0, late)
 
     def _left(self) -> float | None:

@@ -1,8 +1,11 @@
-"""Storage providers, and the choice of one by location."""
+"""Storage providers, each of which is imported at its first use, and the choice of one by location."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from crewlite.errors import ConfigError
+from crewlite.lazy import first_use, lazy
 from crewlite.state.providers.base import (
     BaseProvider as BaseProvider,
     BranchInfo as BranchInfo,
@@ -26,9 +29,22 @@ from crewlite.state.providers.base import (
     results_of as results_of,
     run_ids as run_ids,
 )
-from crewlite.state.providers.json import JsonProvider as JsonProvider
-from crewlite.state.providers.memory import InMemoryProvider as InMemoryProvider
-from crewlite.state.providers.sqlite import SqliteProvider as SqliteProvider, is_database
+from crewlite.state.providers.database_files import is_database
+
+if TYPE_CHECKING:
+    from crewlite.state.providers import json as in_files, sqlite as in_database
+    from crewlite.state.providers.json import JsonProvider as JsonProvider
+    from crewlite.state.providers.memory import InMemoryProvider as InMemoryProvider
+    from crewlite.state.providers.sqlite import SqliteProvider as SqliteProvider
+else:
+    in_files, in_database = lazy("crewlite.state.providers.json"), lazy("crewlite.state.providers.sqlite")
+
+_NAMES = {
+    "state.providers.json": "JsonProvider",
+    "state.providers.memory": "InMemoryProvider",
+    "state.providers.sqlite": "SqliteProvider",
+}
+__getattr__ = first_use("crewlite.state.providers", _NAMES, complete=False)[1]
 
 
 def provider_for(location: str, provider: BaseProvider | None = None) -> BaseProvider:
@@ -48,4 +64,4 @@ def provider_for(location: str, provider: BaseProvider | None = None) -> BasePro
             f"{location!r} is no place on the disk: to keep runs in memory, pass any location and "
             f"provider=InMemoryProvider() of crewlite.state"
         )
-    return SqliteProvider() if is_database(location) else JsonProvider()
+    return in_database.SqliteProvider() if is_database(location) else in_files.JsonProvider()

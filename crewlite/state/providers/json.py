@@ -22,6 +22,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crewlite.errors import BranchConflictError, CheckpointMismatch, JournalCorrupt, RefError, StoreUnusable
 from crewlite.ids import new_id
@@ -30,6 +31,7 @@ from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, is_abandoned
 from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchKey, CheckpointInfo, Commit
+from crewlite.state.providers.database_files import is_database
 from crewlite.state.providers.json_checkpoints import (
     TOGETHER,
     Changes,
@@ -42,11 +44,12 @@ from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, 
 from crewlite.state.providers.json_journals import JournalFiles, Tail, follows, is_torn, lines, stays_claimed
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.json_results import ResultFiles
-from crewlite.state.providers.salvage import Salvage
-from crewlite.state.providers.sqlite import is_database
 from crewlite.system import disk
 from crewlite.system.file_locks import locked
 from crewlite.texts.wording import listed
+
+if TYPE_CHECKING:
+    from crewlite.state.providers.salvage import Salvage
 
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 

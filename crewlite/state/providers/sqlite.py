@@ -16,7 +16,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crewlite.errors import BranchConflictError, JournalCorrupt, SchemaTooNew, StoreUnusable
 from crewlite.lazy import lazy, sqlite3
@@ -25,25 +25,26 @@ from crewlite.state.format.entry import Entry, Head, InvalidEntry, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
 from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
-from crewlite.state.providers.salvage import Salvage
+from crewlite.state.providers.database_files import SUFFIXES
 from crewlite.state.providers.sqlite_database import (
     MAY_REWIND,
     PUT_CHECKPOINT,
     Database,
     ResultRows,
     checkpoint_row,
-    is_database_file,
     problem_with_file,
     row_digest,
 )
 from crewlite.system import disk
+
+if TYPE_CHECKING:
+    from crewlite.state.providers.salvage import Salvage
 
 sqlite_salvage = lazy("crewlite.state.providers.sqlite_salvage")  # only the doctor needs it
 
 log = logging.getLogger("crewlite.state")
 _DEFAULT = ".checkpoints"
 """The default location, which is the name of a directory for JsonProvider."""
-_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _ORPHANS = (  # counts branches with entries and no row, with one index lookup for each branch instead of each entry
     "WITH RECURSIVE known(id) AS (SELECT min(branch_id) FROM entry UNION "
     "SELECT (SELECT min(branch_id) FROM entry WHERE branch_id > known.id) FROM known WHERE known.id IS NOT NULL) "
@@ -72,7 +73,7 @@ class SqliteProvider:
         path = reading.absolute(location)
         if path.is_dir():
             hint = "SqliteProvider wants a database file: pass JsonProvider()"
-            if location.lower().endswith(_SUFFIXES):
+            if location.lower().endswith(SUFFIXES):
                 hint = "a name that ends like this is that of a database: rename the directory"
             raise StoreUnusable(location, f"is a directory, and {hint}")
         path = file_at(location)
@@ -101,11 +102,6 @@ def file_at(location: str) -> Path:
     beside = path.with_name(f"{path.name}.db")
     earlier = not path.suffix and not os.path.exists(path) and os.path.exists(beside)
     return beside if earlier or path.name == _DEFAULT else path
-
-
-def is_database(location: str) -> bool:
-    """Return whether a location without a provider means SQLite: by its suffix, or because it is a database file."""
-    return location.lower().endswith(_SUFFIXES) or is_database_file(Path(location))
 
 
 class SqliteStore:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from crewlite.errors import ConfigError, RefError, meant, nearest
@@ -27,41 +27,14 @@ from crewlite.state.providers import (
     opened,
     provider_for,
 )
+from crewlite.state.providers.database_files import is_database
 from crewlite.state.providers.reading import checkpoint_info
-from crewlite.state.providers.sqlite import is_database
 from crewlite.state.reading.checkpoints import named_by
+from crewlite.state.reading.located import Located
 from crewlite.texts.wording import number_of
 
 _TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")
 """The part of a ref after its @ that names the end of the entries which a rewind abandoned, by the rewind's number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """The place that a ref names. `checkpoint` is the id of a checkpoint, or None for the head of the branch.
-
-    `abandoned` is the number of a rewind of the branch, from 1, if the ref names the end of what that rewind abandoned.
-    `copied` is the checksum of the branch's last commit where it was copied from, if this place is in a copy.
-    """
-
-    provider: BaseProvider
-    location: str
-    run_id: str
-    branch: str
-    checkpoint: str | None = None
-    abandoned: int | None = None
-    copied: str | None = None
-
-    @property
-    def ref(self) -> str:
-        """The ref that names this place within its location."""
-        name = f"{self.run_id}/{self.branch}"
-        at = f"abandoned:{self.abandoned}" if self.abandoned is not None else self.checkpoint
-        return f"{name}@{at}" if at else name
-
-    def opened(self) -> contextlib.closing[Store]:
-        """Open the store that holds the run; a `with` closes it."""
-        return opened(self.provider, self.location)
 
 
 def locate(text: str, location: str, provider: BaseProvider | None, identity: str | None) -> Located:

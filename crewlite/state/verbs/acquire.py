@@ -17,7 +17,7 @@ from crewlite.state.journal.opening import open_writer, opened_already, wait_for
 from crewlite.state.journal.upkeep import bases
 from crewlite.state.journal.writer import WriteQueue, Writer
 from crewlite.state.providers import Store
-from crewlite.state.reading.locate import Located
+from crewlite.state.reading.located import Located
 
 AcquiredBranch = tuple[Located, WriteQueue, Record]
 

@@ -22,7 +22,8 @@ from crewlite.state.journal.effects import MARKS, check_effects
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, may_mention
 from crewlite.state.providers.reading import not_saved
-from crewlite.state.reading.locate import Located, abandoned_by
+from crewlite.state.reading.locate import abandoned_by
+from crewlite.state.reading.located import Located
 from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.edit import changed_steps
 from crewlite.state.verbs.from_outside import appended

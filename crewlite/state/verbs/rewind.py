@@ -19,7 +19,8 @@ from crewlite.state.format.rewinds import ends_of_tails, own_of
 from crewlite.state.journal.effects import check_effects
 from crewlite.state.journal.lineage import read_lineage, stored_already
 from crewlite.state.providers import Commit, Store
-from crewlite.state.reading.locate import Located, abandoned_by
+from crewlite.state.reading.locate import abandoned_by
+from crewlite.state.reading.located import Located
 from crewlite.state.verbs.from_outside import appended, check_idle
 from crewlite.texts.resuming import in_shell
 from crewlite.texts.secrets import Secrets
