@@ -36,6 +36,12 @@ def lazy(name: str) -> Any:
     return _Lazy(name)
 
 
+def load(*modules: ModuleType) -> None:
+    """Import the modules that these stand for, before anything is paid: an import in the middle of a run may fail."""
+    for module in modules:
+        imported(module.__name__)
+
+
 coming_from = lazy("crewlite.coming_from")
 
 
@@ -72,4 +78,4 @@ if TYPE_CHECKING:
 else:
     asyncio, difflib, sqlite3, futures = map(lazy, ("asyncio", "difflib", "sqlite3", "concurrent.futures"))
 
-__all__ = ["asyncio", "difflib", "first_use", "futures", "imported", "lazy", "sqlite3"]
+__all__ = ["asyncio", "difflib", "first_use", "futures", "imported", "lazy", "load", "sqlite3"]

@@ -9,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from crewlite import durable, events
+from crewlite import durable
 from crewlite.agent.agent import Agent
 from crewlite.agent.shape import PROMPTS
 from crewlite.encoding import codec
 from crewlite.knowledge.knowledge import USUAL, Knowing, sources_of
-from crewlite.lazy import lazy
+from crewlite.lazy import lazy, load
 from crewlite.llm import parts
 from crewlite.llm.base import Message
 from crewlite.runtime.steps.questions import KNOWLEDGE
 from crewlite.texts import templates
 
 if TYPE_CHECKING:
+    from crewlite.events.types import knowledge_events
     from crewlite.knowledge import passages as shelves
     from crewlite.knowledge.passages import Passage
 else:  # only for agents that know something
-    shelves = lazy("crewlite.knowledge.passages")
+    knowledge_events, shelves = lazy("crewlite.events.types.knowledge_events"), lazy("crewlite.knowledge.passages")
 
 
 class Known:
@@ -36,6 +37,8 @@ class Known:
         self._limit: int = settings.get("results_limit", USUAL)
         own = map(sources_of, knowing)
         self._shelves = [[source.index for source in sources] for sources in own if sources]
+        if self._shelves:
+            load(knowledge_events, shelves)
 
     def __bool__(self) -> bool:
         return bool(self._shelves)
@@ -53,8 +56,8 @@ async def announce(agent: Agent, role: str, query: str, passages: Sequence[Passa
     """Announce which passages an agent is given for a text. `role`: the agent's, filled in."""
     scope, about = durable.scope(), {"agent_role": role, "task_name": task_name}
     found = {"query": query, "retrieved_knowledge": "\n\n".join(one.text for one in passages)}
-    await scope.announce(agent, events.KnowledgeRetrievalStartedEvent, about)
-    await scope.announce(agent, events.KnowledgeRetrievalCompletedEvent, about | found)
+    await scope.announce(agent, knowledge_events.KnowledgeRetrievalStartedEvent, about)
+    await scope.announce(agent, knowledge_events.KnowledgeRetrievalCompletedEvent, about | found)
 
 
 def asked_about(passages: Sequence[Passage]) -> list[list[str]]:

@@ -11,6 +11,7 @@ from crewlite.kinds import Kind
 
 Family = tuple[type[Any] | None, type[Any] | None, type[Any] | None]
 """The events of a start, an outcome and a final failure, after which there is no retry; None where none is emitted."""
+_PLAIN: Family = events.StepStartedEvent, events.StepCompletedEvent, events.StepFailedEvent
 
 
 class Voice(NamedTuple):
@@ -30,8 +31,7 @@ class Voice(NamedTuple):
 
         The name is that of the kind by default.
         """
-        family = events.StepStartedEvent, events.StepCompletedEvent, events.StepFailedEvent
-        return cls(source, family, {"kind": kind.name, "name": name or kind.name, "step_type": label})
+        return cls(source, _PLAIN, {"kind": kind.name, "name": name or kind.name, "step_type": label})
 
     @classmethod
     def silent(cls, source: object) -> Voice:

@@ -16,7 +16,7 @@ from crewlite.agent.loop import Answer
 from crewlite.agent.persona import Filling, Persona, Worker
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError
-from crewlite.lazy import lazy
+from crewlite.lazy import lazy, load
 from crewlite.runtime.steps.questions import FILE
 from crewlite.system.forked import cached_property
 from crewlite.task.output import TaskOutput
@@ -26,10 +26,11 @@ from crewlite.tools.base import BaseTool
 from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from crewlite.agent import delegation, guarding
+    from crewlite.agent import delegation, guarding, reasoning
     from crewlite.knowledge.passages import Passage
-else:  # only for agents that delegate, and for guardrails
+else:  # only for agents that delegate, for guardrails, and for agents that plan
     delegation, guarding = lazy("crewlite.agent.delegation"), lazy("crewlite.agent.guarding")
+    reasoning = lazy("crewlite.agent.reasoning")
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,9 @@ class Assignment:
         rules: dict[str, Any] = {"guardrails": guardrails} if guardrails else {}
         self.rules = rules | ({"markdown": True} if task.markdown else {})
         """The guardrails that models judge by, and the form of the text, where they are part of what the task asks."""
+        load(*([guarding] if guardrails else []), *([delegation] if coworkers else []))
+        if any(one.agent.plans for one in (worker, *coworkers)):
+            load(reasoning)
 
     def filled(self, filling: Filling) -> FilledTask:
         """Fill in the placeholders. Raises MissingInput, and ConfigError if two agents then have the same role."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crewlite import durable, events, kinds
 from crewlite.agent import input_files, knowing
+from crewlite.agent.approval import feedback
 from crewlite.agent.input_files import InputFile
 from crewlite.agent.loop import Answer, work
 from crewlite.agent.opening import opened, refused
@@ -33,10 +34,9 @@ from crewlite.texts import templates
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
-    from crewlite.agent import approval, guarding, reasoning
-else:  # only for tasks and agents that say so
-    approval, guarding = lazy("crewlite.agent.approval"), lazy("crewlite.agent.guarding")
-    reasoning = lazy("crewlite.agent.reasoning")
+    from crewlite.agent import guarding, reasoning
+else:  # only for tasks and agents that say so: an assignment loads them
+    guarding, reasoning = lazy("crewlite.agent.guarding"), lazy("crewlite.agent.reasoning")
 
 _EVENTS = events.TaskStartedEvent, events.TaskCompletedEvent, events.TaskFailedEvent
 _NO = ("no", "n", "false", "0", "none")
@@ -189,7 +189,7 @@ async def _agent(filled: FilledTask, given: Given, files: Sequence[InputFile]) -
         if filled.assignment.plans:
             await reasoning.prepare(job, talk)
         answer = await answers()
-        while task.human_input and (wish := await approval.feedback(answer.text, f"{persona.role} ({title})")):
+        while task.human_input and (wish := await feedback(answer.text, f"{persona.role} ({title})")):
             talk.append({"role": "user", "content": wish})
             answer = await answers()
     except (Suspended, AnswerRefused):

@@ -324,9 +324,9 @@ Crew(agents=[agent], tasks=[task], checkpoint=CheckpointConfig(location={place!r
 print(json.dumps([name.removeprefix("crewlite.") for name in sys.modules]))
 """
 LATER = """agent.delegation agent.guarding agent.reasoning crew.learned crew.planning
-    events.types.guardrail_events events.types.knowledge_events events.types.step_events events.types.trial_events
+    events.types.guardrail_events events.types.knowledge_events events.types.trial_events
     knowledge.passages runtime.exploring runtime.kickoffs.handle runtime.kickoffs.joining runtime.kickoffs.preview
-    runtime.kickoffs.resume_checks state.journal.compaction state.providers.memory state.providers.sqlite
+    runtime.kickoffs.resume_checks state.providers.memory state.providers.sqlite
     state.verbs.fork state.verbs.transfer"""
 
 
@@ -334,6 +334,53 @@ def test_a_first_kickoff_loads_nothing_that_only_other_runs_need(tmp_path):
     """Such as what a plan, a resume, a fork or another store needs: what the program says before anything is paid."""
     assert not set(LATER.split()) & set(ask(FIRST.format(place=str(tmp_path / "store"))))
     assert {f"crewlite.{name}" for name in LATER.split()} <= modules().keys()
+
+
+SECOND = """
+import json, sys
+from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, Task
+from crewlite.testing import ScriptedLLM
+
+class Looking(ScriptedLLM):
+    async def acall(self, request):
+        before.append(set(sys.modules))
+        return await super().acall(request)
+
+def task(agent, **more):
+    return Task(description="say yes", expected_output="yes", agent=agent, **more)
+
+before = []
+llm = Looking(["yes", {reply}, "yes"])
+first = Agent(role="Writer", goal="write", backstory="", llm=llm)
+second = Agent(role="Reader", goal="read", backstory="", llm=llm, {agent})
+more = {{{task}}}
+later = ConditionalTask(description="say yes", expected_output="yes", agent=second, **more) if "condition" in more else task(second, **more)
+store = CheckpointConfig(location={place!r})
+crew = Crew(agents=[first, second], tasks=[task(first), later], checkpoint=store)
+crew.kickoff()
+print(json.dumps(sorted(name for name in sys.modules.keys() - before[0] if name.startswith("crewlite."))))
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"task": "'callback': lambda output: None"},
+        {"task": "'condition': lambda output: True"},
+        {"task": "'guardrail': lambda output: (True, output)"},
+        {"agent": "knowledge_sources=[StringKnowledgeSource(content='say yes')]"},
+        {"agent": "allow_delegation=True"},
+        {"agent": "reasoning=True", "reply": '\'{"steps": ["say it"]}\''},
+        {"reply": "TimeoutError('slow')"},
+    ],
+    ids=str,
+)
+def test_what_the_later_tasks_of_a_crew_come_to_is_loaded_before_its_first_step(tmp_path, said):
+    """As an import in the middle of a run may find no free file descriptor, or another release on the disk."""
+    parts = {"task": "", "agent": "", "reply": "'yes'"} | said
+    imports = "from crewlite.knowledge import StringKnowledgeSource\n" if "knowledge" in parts["agent"] else ""
+    assert ask(imports + SECOND.format(place=str(tmp_path / "store"), **parts)) == []
 
 
 LOOK = """

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import starmap
 from typing import Any, cast
 
-from crewlite import durable, events
+from crewlite import durable
 from crewlite.durable import Said, Step
 from crewlite.errors import (
     NOT_TO_SWALLOW,
@@ -21,6 +21,13 @@ from crewlite.errors import (
     ends_run,
 )
 from crewlite.events.base import BaseEvent
+from crewlite.events.types.recovery_events import (
+    FailureClassifiedEvent,
+    RecoveryCompletedEvent,
+    RecoveryFailedEvent,
+    RecoveryStartedEvent,
+)
+from crewlite.events.types.step_events import StepFailedEvent
 from crewlite.lazy import lazy
 from crewlite.recovery import (
     DEFAULT,
@@ -168,9 +175,9 @@ def _event(
     """Return the event of a failed attempt. `shown`: its error without secrets."""
     about, took = {"error": message_of(shown), "error_type": type_of(shown)}, {"duration_ms": failed.milliseconds}
     if not decision.final:
-        return events.RecoveryStartedEvent, {**about, **_started(step, frame, decision), **took}
+        return RecoveryStartedEvent, {**about, **_started(step, frame, decision), **took}
     said = step.voice.failed(**about)
-    if said and said[0] is events.StepFailedEvent:
+    if said and said[0] is StepFailedEvent:
         return said[0], {"attempt": attempt, **took, **said[1]}
     return said
 
@@ -241,13 +248,13 @@ async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: 
         return
     remedy = decision.remedy
     about = {**_about(step, frame, failure), "remedy": remedy.name, "reason": remedy.said}
-    await _announce(step, frame, events.RecoveryFailedEvent, about)
+    await _announce(step, frame, RecoveryFailedEvent, about)
 
 
 async def announce_success(step: Step[Any], frame: Frame) -> None:
     """Announce that a step has succeeded after remedies."""
     about = _of_step(step, frame) | {"remedy": frame.past[-1].name}
-    await _announce(step, frame, events.RecoveryCompletedEvent, about)
+    await _announce(step, frame, RecoveryCompletedEvent, about)
 
 
 def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]:
@@ -261,7 +268,7 @@ def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]
 async def _announce_type(step: Step[Any], frame: Frame, failure: Failure) -> None:
     about = _about(step, frame, failure)
     about["evidence"] = tuple({"rule": one.rule, "text": one.text} for one in failure.evidence)
-    await _announce(step, frame, events.FailureClassifiedEvent, about)
+    await _announce(step, frame, FailureClassifiedEvent, about)
 
 
 async def _announce(step: Step[Any], frame: Frame, event: type[BaseEvent], about: dict[str, Any]) -> None:

@@ -18,12 +18,12 @@ from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
-from crewlite import events
 from crewlite.concurrency.blocked_loops import Turns
 from crewlite.concurrency.unawaited import of_thread
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
 from crewlite.events.base import BaseEvent, EventNote
 from crewlite.events.event_bus import event_bus
+from crewlite.events.types import checkpoint_events
 from crewlite.ids import now_text
 from crewlite.state.format.checkpoints import event_fields
 from crewlite.state.format.commit import Claim, Commit, CommitParts, Tombstone, due_with, invalidated
@@ -149,8 +149,8 @@ class Journal:
 
     def announce(self, parts: CommitParts) -> None:
         """Emit the events of the commit with these parts. A handler may commit."""
-        if self.queue and "place" in parts and event_bus.hears(events.CheckpointStartedEvent):
-            self.emit(events.CheckpointStartedEvent, **event_fields(parts["place"]))
+        if self.queue and "place" in parts and event_bus.hears(checkpoint_events.CheckpointStartedEvent):
+            self.emit(checkpoint_events.CheckpointStartedEvent, **event_fields(parts["place"]))
         while self._refused:
             self.failed(self._refused.pop(0))
 
@@ -279,7 +279,7 @@ class Journal:
             self.warn(f"{follows} not everything is saved: {text_of(error)}")
         about = {"error": self.secrets.mask(text_of(error)), "error_type": type(error).__name__}
         with contextlib.suppress(OSError, ImportError):  # too many files are open to import the class of the event
-            self.emit(events.CheckpointFailedEvent, **about)
+            self.emit(checkpoint_events.CheckpointFailedEvent, **about)
 
     def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
         """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""
@@ -301,11 +301,11 @@ class Journal:
         if not self.queue:
             return
         checkpoint = parts["place"]
-        if event_bus.hears(events.CheckpointCompletedEvent):
+        if event_bus.hears(checkpoint_events.CheckpointCompletedEvent):
             fields = {"ref": self.queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
-            self.emit(events.CheckpointCompletedEvent, **event_fields(checkpoint), **fields)
+            self.emit(checkpoint_events.CheckpointCompletedEvent, **event_fields(checkpoint), **fields)
         if drops := parts.get("drops"):
-            self.emit(events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
+            self.emit(checkpoint_events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
 
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
         """Release the branch and the store, once all queued commits are stored. Retries failed ones once.

@@ -6,20 +6,14 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from crewlite.concurrency.background import ordinary
 from crewlite.errors import StoreUnusable, text_of
-from crewlite.lazy import lazy
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.claim import is_left
+from crewlite.state.journal.compaction import compact_entries, size
 from crewlite.state.journal.lineage import find_lineage, journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, BranchKey, Commit, Store
-
-if TYPE_CHECKING:
-    from crewlite.state.journal import compaction
-else:  # only for branches that have dropped checkpoints
-    compaction = lazy("crewlite.state.journal.compaction")
 
 log = logging.getLogger("crewlite.state")
 _FIRST_COMPACTION = 64  # commits; then whenever the branch has doubled, so that it costs no more than writing
@@ -86,8 +80,8 @@ def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int]
         return 0  # it was deleted
     own = journals[branch]
     pins = pinned_by_forks(store.branches(run_id), branch).union(pinned)
-    kept = compaction.compact_entries(standing_on(journals, branch), own, pins)
-    freed = compaction.size(own) - compaction.size(kept)
+    kept = compact_entries(standing_on(journals, branch), own, pins)
+    freed = size(own) - size(kept)
     if freed > 0:
         store.rewrite(run_id, branch, own, kept)
     return max(0, freed)
