@@ -67,13 +67,14 @@ class Tombstone(NamedTuple):
     at_once: bool
 
 
-def due_with(parts: CommitParts, tombstones: Sequence[Tombstone]) -> list[Tombstone]:
-    """Return those of the waiting tombstones that a commit with these parts writes, before its own steps."""
+def due_with(parts: CommitParts, tombstones: Sequence[Tombstone]) -> tuple[list[Tombstone], list[Tombstone]]:
+    """Return (the tombstones that a commit with these parts writes, before its own steps; those that wait further)."""
     steps = parts.get("steps", ())
     if "claim" in parts or "intents" in parts or any("error" not in step for step in steps):
-        return [*tombstones]
-    can_be_handled = any("fingerprint" in step for step in steps)
-    return [one for one in tombstones if one.at_once and can_be_handled]
+        return [*tombstones], []
+    if not any("fingerprint" in step for step in steps):
+        return [], [*tombstones]
+    return [one for one in tombstones if one.at_once], [one for one in tombstones if not one.at_once]
 
 
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:

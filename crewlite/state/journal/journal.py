@@ -133,9 +133,9 @@ class Journal:
         whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
         if self.buffered_events:
             whole["events"], self.buffered_events = [*self.buffered_events, *parts.get("events", ())], []
-        if self._tombstones and (due := due_with(parts, self._tombstones)):
+        due, self._tombstones = due_with(parts, self._tombstones) if self._tombstones else ([], [])
+        if due:
             whole["steps"] = [*(one.step for one in due), *parts.get("steps", ())]
-            self._tombstones = [one for one in self._tombstones if one not in due]
         states, queue = self.states, self.queue
         if states.common.used:
             self._refused += states.add_to(whole, strict=self.on_save_error == "raise")
