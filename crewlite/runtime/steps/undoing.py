@@ -57,11 +57,12 @@ def _warn_of_inner(frame: Frame, outcomes: Collection[str]) -> None:
     """
     own, run = frame.children.compensators, frame.run
     inner = [at for at in run.compensable if at in outcomes and at.startswith(frame.children.prefix) and at not in own]
-    left = sorted(at for at in inner if own.keys().isdisjoint(outers(at)))
+    finished = {at for at in own if at in outcomes}
+    left = sorted(at for at in inner if finished.isdisjoint(outers(at)))
     if left:
         log.warning(
-            "%s/%s: compensate undoes what the code of %s itself has called, so these stay done: %s. Give the steps "
-            "and methods around them a compensate=",
+            "%s/%s: compensate undoes the finished steps that the code of %s has called, so these stay done: %s. Call "
+            "them there, or give the steps and methods around them, which have to finish, a compensate=",
             run.run_id,
             run.branch,
             run.called(frame.address),
