@@ -15,7 +15,7 @@ from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, text
 from crewlite.events.event_bus import event_bus
 from crewlite.events.voice import Voice
 from crewlite.ids import new_id
-from crewlite.lazy import lazy
+from crewlite.lazy import lazy, load
 from crewlite.runtime.kickoffs.advice import note_way_on
 from crewlite.runtime.kickoffs.answers import answers_given, approvals_given
 from crewlite.runtime.kickoffs.kickoff import drive, inside
@@ -62,6 +62,7 @@ else:  # only for other verbs than kickoff, and for runs that there are already
 previews = lazy("crewlite.runtime.kickoffs.preview")
 progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
 log_files = lazy("crewlite.console.log_file")
+load(lazy("crewlite.runtime.people.suspending"))  # a failure in the middle of a run may be one that a person decides on
 
 R = TypeVar("R")
 T = TypeVar("T")
