@@ -1,13 +1,14 @@
 """Secrets of the configuration, and masking them in everything that is stored or shown.
 
 A text counts as a secret if it is declared as one and is plausible as one. Declared: a `SecretStr`, or a text under a
-name such as `api_key`, in the fields of a definition, in the environment or in an address there. Plausible: long and
-varied enough, and not a plain word, which might also occur in an answer. Known secrets are masked in outcomes, events
-and error texts.
+name such as `api_key` (`secret_names.py`), in the fields of a definition, in the environment or in an address there.
+Plausible: long and varied enough, and not a plain word, which might also occur in an answer. Known secrets are masked
+in outcomes, events and error texts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -17,17 +18,14 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from types import FunctionType, MethodType, NoneType, UnionType
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from crewlite.concurrency.pacing import Pace
 from crewlite.texts.masking import MASK, Masking
+from crewlite.texts.secret_names import SHORTEST, bears, can_be_secret, secrets_under, tells
 
-_SHORTEST = 6  # anything shorter occurs inside ordinary words
-_LONGEST_WORD = 15  # letters; a longer run of letters is a generated text
-_SHORTEST_NUMBER = 8  # digits; shorter numbers are counts, years and amounts
-_LEAST_VARIETY = 3  # different characters; "xxxxxxxx" is a placeholder
 _DEEPEST = 3  # levels of attributes and items that are searched
 _SETTINGS = 64  # entries; a larger dict holds data, not settings
 _SECRETS = (SecretStr, SecretBytes)
@@ -38,30 +36,11 @@ _EMPTY = ()
 """The empty tuple, of which Python makes only one: the value of most fields that may hold several things."""
 _PLAIN = (NoneType, bool, int, float)
 """The same, for the type hints of fields, whose values may be of subclasses."""
-_KEYS = (
-    "api|access|account|auth|client|encryption|master|private|secret|service|service_role|shared|signing|ssh|storage|"
-    "subscription"
-)
-_NAMES = re.compile(
-    rf"(?:(?:^|_)(?:{_KEYS})_keys?|api_?keys?|(?:^|_)secrets?|passw(?:or)?ds?|pass_?phrases?|(?:^|_)credentials?|"
-    r"(?:^|_)authori[sz]ation|(?:^|_)cookies?|(?:^|_)bearer|(?:^|_)token|(?:auth|access|api|refresh)_?tokens?|"
-    r"(?:^|_|ssh)pass|_pwd|(?:^|_)jwt)$"
-)
-_TEXT_TOKENS = re.compile(  # names of token counts, and of special tokens of a model
-    r"(?:^|_)(?:bos|cached|completion|end|eos|input|mask|max|min|next|num|output|pad|page|prompt|reasoning|sep|start|"
-    r"stop|total|unk)_token$"
-)
-_ADDRESSES = re.compile(
-    r"(?:^|_)(?:address|api_base|conn(?:ection)?(?:_str(?:ing)?)?|dsn|endpoint|prox(?:y|ies)|ur[il]s?)$"
-)
-_LOGIN = re.compile(r"://([^/?#\s:@]*)(?::([^/?#\s]*))?@")
-_PAIR = re.compile(r"([A-Za-z][\w-]*)=([^&;#\s]+)")
+_PARTED = re.compile(r"[\s,;]+")
 _PLAIN_HEADERS = re.compile(
     r"accept|content|user-agent|host|connection|cache-control|date|origin|(?:http-)?referr?er|x-title", re.IGNORECASE
 )
-_WORD = re.compile(rf"(?:[^\W\d_])(?:[^\W\d_]){{0,{_LONGEST_WORD - 1}}}")
 _SAME_ANYWHERE = re.compile(r"[A-Za-z\d_.~-]*")  # of texts that JSON, Python and addresses write as they are
-_GENERATED = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{16,}")
 
 
 class Secrets:
@@ -69,7 +48,7 @@ class Secrets:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values = frozenset(values)
-        distinct = {one for one in self._values if len(one) >= _SHORTEST and one not in MASK}  # else masks would grow
+        distinct = {one for one in self._values if len(one) >= SHORTEST and one not in MASK}  # else masks would grow
         written = {form for one in distinct for form in _forms(one)}
         self._longest_first = sorted(written, key=lambda value: (-len(value), value))
         self._pattern = re.compile("|".join(map(re.escape, self._longest_first)))
@@ -125,66 +104,16 @@ def _forms(value: str) -> set[str]:
 
 
 def _in_environment() -> set[str]:
-    found = set[str]()
+    search = _Search()
     for name in _declaring(tuple(os.environ)):  # few values are decoded
-        value = os.environ.get(name, "")
-        if _bears(name) or (name.endswith(_GENERATED_KEYS) and _GENERATED.search(value)):
-            found.add(value)
-        elif _is_address(name):
-            found |= _in_address(value)
-    return {value for value in found if _can_be_secret(value)}
-
-
-_GENERATED_KEYS = ("_KEY", "_PAT")
-"""The ends of names of environment variables whose values are secrets if they are plainly generated."""
+        search.look_at(os.environ.get(name, ""), name, depth=0)
+    return search.found
 
 
 @lru_cache(maxsize=1)
 def _declaring(variables: tuple[str, ...]) -> list[str]:
     """Return the variables whose values may be secrets, or hold some."""
-    return [name for name in variables if name.endswith(_GENERATED_KEYS) or _tells(name)]
-
-
-def _tells(name: str) -> bool:
-    """Return whether a name declares its value a secret, or an address, which may hold some."""
-    return _bears(name) or _is_address(name)
-
-
-@lru_cache(maxsize=4096)
-def _bears(name: str) -> bool:
-    """Return whether a name declares its value a secret: `api_key`, `clientSecret`, DB_PASSWORD; not `token_type`."""
-    plain = _plain(name).rstrip("0123456789").rstrip("_")  # one of several: OPENAI_API_KEY_2
-    return bool(_NAMES.search(plain)) and not _TEXT_TOKENS.search(plain)
-
-
-@lru_cache(maxsize=4096)
-def _is_address(name: str) -> bool:
-    """Return whether a name declares its value an address: `base_url`, DATABASE_URL, `connection_string`."""
-    return bool(_ADDRESSES.search(_plain(name)))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
-
-
-def _in_address(text: str) -> set[str]:
-    """Return what an address declares as secret, also decoded: its password, and values such as `?api_key=...`.
-
-    A name in front of an `@` without a password is one if it is plainly generated.
-    """
-    found = {value for name, value in _PAIR.findall(text) if _bears(name)}
-    for name, password in _LOGIN.findall(text):
-        found |= {password} if password else {name} if _GENERATED.search(name) else set()
-    return found | set(map(unquote, found))
-
-
-def _can_be_secret(text: str) -> bool:
-    """Return whether a text is long and varied enough for a secret, and neither a plain word nor a short number."""
-    if len(text) < _SHORTEST or len(set(text)) < _LEAST_VARIETY:
-        return False
-    if text.isdecimal():
-        return len(text) >= _SHORTEST_NUMBER
-    return not (_WORD.fullmatch(text) and (text[1:].islower() or text.isupper()))
+    return [name for name in variables if tells(name)]
 
 
 def _found(objects: Iterable[object]) -> set[str]:
@@ -207,15 +136,16 @@ class _Search:
             inner = value.get_secret_value()
             self._add(inner if isinstance(inner, str) else inner.decode(errors="replace"))
         elif isinstance(value, str):
-            for text in [value] if _bears(name) else _in_address(value) if _is_address(name) else ():
+            for text in secrets_under(name, value):
                 self._add(text)
+            self._json(value, name, depth)
         elif name.lower().endswith("headers") and isinstance(value, Mapping | list | tuple):
             self._headers(value)
         elif id(value) not in self._seen and depth <= _DEEPEST:
             self._seen.add(id(value))
             for part, item, known in _parts(value, name, declared):
                 kind = type(item)
-                if kind not in _NEVER and (_tells(part) if kind is str else item is not _EMPTY):
+                if kind not in _NEVER and (tells(part) if kind is str else item is not _EMPTY):
                     self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:
@@ -224,22 +154,31 @@ class _Search:
         for pair in pairs:
             if isinstance(pair, tuple) and len(pair) == 2 and not _PLAIN_HEADERS.match(str(pair[0])):
                 text = pair[1].get_secret_value() if isinstance(pair[1], SecretStr) else pair[1]
-                if isinstance(text, str) and (_bears(str(pair[0])) or any(map(_can_be_secret, text.split()))):
+                if isinstance(text, str) and (bears(str(pair[0])) or any(map(can_be_secret, text.split()))):
                     self._add(text)
 
+    def _json(self, text: str, name: str, depth: int) -> None:
+        """Add the secrets in a text that is JSON, such as the credentials of a service account."""
+        if text.startswith(("{", "[")):
+            with contextlib.suppress(ValueError, RecursionError):
+                self.look_at(json.loads(text), name, depth=depth)
+
     def _add(self, text: str) -> None:
-        self.found |= {one for one in (text, *text.split()) if _can_be_secret(one)}  # of "Bearer abc" also "abc" alone
+        """Add a text; of "Bearer abc", and of a list of keys, also the parts alone."""
+        self.found |= {one for one in (text, *_PARTED.split(text)) if can_be_secret(one)}
 
 
 def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, bool]]:
     """Return the parts of an object to search: the name, the part, and whether its type declares secrets."""
     if isinstance(value, dict):
-        if not (declared or _bears(name) or len(value) <= _SETTINGS):
+        if not (declared or bears(name) or len(value) <= _SETTINGS):
             return []
-        of_secrets = _bears(name) and "credential" not in name  # api_keys={"openai": ...}
-        return [(name if of_secrets else str(key), item, declared) for key, item in value.items()]
+        of_secrets = tells(name) and "credential" not in name.lower()  # api_keys={"openai": ...}
+        named = {key: name if of_secrets and not tells(str(key)) else str(key) for key in value}
+        return [(named[key], item, declared) for key, item in value.items()]
     if isinstance(value, _SEVERAL):
-        return [(name, item, declared) for item in value] if declared or _bears(name) else []
+        looked_at = declared or bears(name) or (len(value) <= _SETTINGS and tells(name))
+        return [(name, item, declared) for item in value] if looked_at else []
     if isinstance(value, BaseModel):
         cls, held = type(value), vars(value)
         searched, fields = _searched(cls)
@@ -265,7 +204,7 @@ def _of_class(cls: type) -> dict[str, object]:
     """Return the texts among the attributes of a user's class, and of those that it derives from, by secrets' names."""
     found: dict[str, object] = {}
     for one in _users(cls):
-        found |= {key: item for key, item in vars(one).items() if isinstance(item, str) and _tells(key)}
+        found |= {key: item for key, item in vars(one).items() if isinstance(item, str) and tells(key)}
     return found
 
 
@@ -301,7 +240,7 @@ def _is_plain(hint: object, name: str) -> bool:
     """Return whether values of this type, under this name, neither are secrets nor have parts that are searched."""
     if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
         return all(_is_plain(part, name) for part in typing.get_args(hint))
-    return hint in _PLAIN or (hint is str and not _tells(name)) or typing.get_origin(hint) is typing.Literal
+    return hint in _PLAIN or (hint is str and not tells(name)) or typing.get_origin(hint) is typing.Literal
 
 
 def _declares(annotation: object, seen: frozenset[object], *, by_name: bool = True) -> bool:
@@ -313,4 +252,4 @@ def _declares(annotation: object, seen: frozenset[object], *, by_name: bool = Tr
     if not issubclass(annotation, BaseModel) or annotation in seen:
         return False
     fields, seen = annotation.model_fields.items(), seen | {annotation}
-    return any((by_name and _bears(name)) or _declares(one.annotation, seen, by_name=by_name) for name, one in fields)
+    return any((by_name and bears(name)) or _declares(one.annotation, seen, by_name=by_name) for name, one in fields)

@@ -64,6 +64,7 @@ class Toolbox(BaseTool):
     by_name: dict[str, Account] = {}
     typed: dict[str, SecretStr] = {}
     proxy_headers: list[tuple[str, str]] = []
+    proxy_urls: list[str] = []
     rows: list[str] = []
 
     def _run(self) -> str:
@@ -117,6 +118,11 @@ def _no_secrets_of_ours(monkeypatch):
         Model(proxy=f"http://0ann1bob2cid3dan4:{KEY}@proxy:80"),
         Search(options={"dsn": f"host=db user=ann password={KEY} port=5432"}),
         Search(options={"connectionString": f"AccountName=ann;AccountKey={KEY};EndpointSuffix=core"}),
+        Search(options={"servers": {"proxies": {"http": f"http://ann:{KEY}@proxy:80"}}}),
+        Toolbox(proxy_urls=[f"http://ann:{KEY}@proxy:80"]),
+        Model(api_key_prod=KEY),
+        Model(credentials=json.dumps({"user": "ann", "private_key": KEY})),
+        Model(api_keys=f"another one,{KEY}"),
     ],
     ids=lambda holder: repr(getattr(holder, "__dict__", holder))[:60],
 )
@@ -130,7 +136,7 @@ def test_a_secret_is_found_wherever_a_definition_holds_it(holder):
     "name",
     [
         *("OPENAI_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD", "CLIENT_SECRET", "API_KEY", "TOKEN", "SMTP_PASS", "DB_PWD"),
-        *("SSHPASS", "OPENAI_API_KEY_2", "API_KEY1"),
+        *("SSHPASS", "OPENAI_API_KEY_2", "API_KEY1", "API_KEY_PROD", "DB_PASSWORD_STAGING", "BOT_TOKEN_B"),
         *sorted({name for names in keys.NAMES.values() for name in names}),
     ],
 )
@@ -193,9 +199,51 @@ def test_a_secret_is_masked_as_json_and_python_and_an_address_write_it(value):
     assert secrets.mask(f"https://host/?q={quote(value, safe='')}&r") == f"https://host/?q={MASK}&r"
 
 
-def test_a_generated_key_of_the_environment_is_known_whoever_it_is_for(monkeypatch):
-    monkeypatch.setenv("ELSEWHERE_KEY", "sk-proj-4f9aQ81zP0bL77Xe2w")
-    assert Secrets.of().mask("sk-proj-4f9aQ81zP0bL77Xe2w") == MASK
+GENERATED = "sk-proj-4f9aQ81zP0bL77Xe2w"
+
+
+@pytest.mark.parametrize("name", ["ELSEWHERE_KEY", "MY_PAT", "SECRET_KEY_BASE", "GITHUB_TOKENS", "STRIPE_KEY_FOR_SHOP"])
+def test_a_generated_value_is_known_under_any_name_that_mentions_a_secret(name, monkeypatch):
+    in_field, in_list = Model(**{name.lower(): GENERATED}), Model(**{name.lower(): ["another one", GENERATED]})
+    for holder in (in_field, in_list):
+        assert Secrets.of(holder).mask(GENERATED) == MASK
+    monkeypatch.setenv(name, GENERATED)
+    assert Secrets.of().mask(GENERATED) == MASK
+
+
+CODE = "abcdEFGH1234ijklMNOP"
+
+
+@pytest.mark.parametrize(
+    ("address", "secret"),
+    [
+        (f"https://hooks.slack.com/services/T0001/B0001/{CODE}", CODE),
+        ("https://discord.com/api/webhooks/123456789012345678/Ab-cD_ef-12_gh-34_ij", "Ab-cD_ef-12_gh-34_ij"),
+        ("https://api.telegram.org/bot123456:ABC-DEF_GHI-jkl_mno/sendMessage", "123456:ABC-DEF_GHI-jkl_mno"),
+        (f"https://example.org/trigger/with/key/{CODE}", CODE),
+        (f"https://mainnet.example.org/v3/{CODE}", CODE),
+        (f"https://maps.example.org/tiles?key={CODE}", CODE),
+    ],
+)
+@pytest.mark.parametrize("name", ["NOTIFY_URL", "NOTIFY_WEBHOOK", "endpoints"])
+def test_a_code_in_the_path_of_an_address_that_lets_in_is_a_secret(name, address, secret, monkeypatch):
+    masked = address.replace(secret, MASK)
+    assert Secrets.of(Model(**{name: [address]})).mask(address) == masked
+    monkeypatch.setenv(name.upper(), address)
+    assert Secrets.of().mask(address) == masked
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"https://example.org/shop/commit/{CODE}/readme",
+        f"https://example.org/v1/accounts/{CODE}/models",
+        "https://hooks.example.org/customer-orders-2026",
+    ],
+)
+def test_what_else_an_address_says_in_its_path_is_not_masked(address, monkeypatch):
+    monkeypatch.setenv("SERVICE_URL", address)
+    assert Secrets.of().mask(address) == address
 
 
 NO_SECRETS = [
