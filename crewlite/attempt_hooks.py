@@ -6,7 +6,6 @@ Hooks are kept in a context variable, so a hook reaches the runs that its block 
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
@@ -18,9 +17,10 @@ from crewlite import durable
 from crewlite.concurrency.background import ends_task
 from crewlite.definitions.keywords import known_keywords
 from crewlite.errors import ConfigError, add_note, text_of
+from crewlite.texts.logs import logger
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.around")
+log = logger("crewlite.around")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ records the messages (`message#2`) and withdraws the result. So a run that was k
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +26,10 @@ from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.operations import difference
 from crewlite.state.format.record import Record
 from crewlite.system.forked import lock
+from crewlite.texts.logs import logger
 from crewlite.texts.wording import number_of
 
-log = logging.getLogger("crewlite")
+log = logger("crewlite")
 _KNOWN = 10_000  # conversations of which a process knows where it is
 _turns: OrderedDict[tuple[str, ...], int] = OrderedDict()
 _lock = lock()

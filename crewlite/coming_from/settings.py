@@ -9,11 +9,12 @@ setting of the same meaning, if the definition has one.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-log = logging.getLogger("crewlite")
+from crewlite.texts.logs import logger
+
+log = logger("crewlite")
 ANY = object()
 """Stands for any value: the `accepted` one of a setting without which every program works."""
 

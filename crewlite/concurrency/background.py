@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import contextvars
-import logging
 import math
 import os
 import queue
@@ -30,9 +29,10 @@ from crewlite.errors import ConfigError, StepTimeout, repr_of
 from crewlite.lazy import asyncio, futures
 from crewlite.system.forked import end_child, in_child, lock
 from crewlite.system.steady_clock import new_loop, steady
+from crewlite.texts.logs import logger
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 
 _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
 _LOOK = 0.5

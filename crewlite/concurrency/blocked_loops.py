@@ -6,7 +6,6 @@ And see that the run itself does not hold up the loop of its caller.
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 from collections.abc import Awaitable
@@ -15,8 +14,9 @@ from types import FrameType
 from crewlite.lazy import asyncio
 from crewlite.system.steady_clock import steady
 from crewlite.texts import tracebacks
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 _PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code
 _TURN = 0.01  # seconds of work after which a run gives its loop a turn
 _warned_about = set[str]()

@@ -7,7 +7,6 @@ a resumed run, whose first calls are answered from the record, opens its resourc
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from crewlite.concurrency.unawaited import mark_seen
 from crewlite.errors import text_of
 from crewlite.lazy import asyncio, lazy
+from crewlite.texts.logs import logger
 
 if TYPE_CHECKING:
     from crewlite import durable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:  # a definition opens nothing
     background, durable = lazy("crewlite.concurrency.background"), lazy("crewlite.durable")
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 _TO_CLOSE = 10.0  # seconds that one aclose() may take; a run ends only after it
 
 

@@ -13,9 +13,10 @@ from crewlite.console.progress import is_of, line_of
 from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
+from crewlite.texts.logs import logger
 from crewlite.texts.wording import escaped
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 
 
 @contextlib.contextmanager

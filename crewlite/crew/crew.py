@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
@@ -45,6 +44,7 @@ from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.task.output import TaskOutput
 from crewlite.task.task import ConditionalTask, Task
+from crewlite.texts.logs import logger
 from crewlite.usage import Usage
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: 
 root = lazy("crewlite.crew.root")
 
 
-log = logging.getLogger("crewlite")
+log = logger("crewlite")
 _GIVEN = {"before_kickoff_callbacks": "the inputs", "after_kickoff_callbacks": "the CrewOutput"}
 
 

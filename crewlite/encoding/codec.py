@@ -13,7 +13,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import logging
 import math
 import re
 import weakref
@@ -42,6 +41,7 @@ from crewlite.encoding.instances import (
 )
 from crewlite.encoding.json_text import chunks_of
 from crewlite.errors import JournalCorrupt, NotCodable
+from crewlite.texts.logs import logger
 
 Json = Any
 """Plain JSON data: None, bool, int, float, str, list, dict with text keys."""
@@ -49,7 +49,7 @@ JsonObject = dict[str, Json]
 
 C = TypeVar("C", bound=type)
 IMMUTABLE = (str, int, float, bool, type(None))  # types whose values cannot change
-log = logging.getLogger("crewlite.codec")
+log = logger("crewlite.codec")
 _looked_into: weakref.WeakSet[type] = weakref.WeakSet()
 _MAX_DEPTH = 100  # a level may become three of JSON, and recursive functions must stay within Python's stack
 _INSIDE = 1_000  # more than any depth; added to it within an attribute, of which nothing may be left out

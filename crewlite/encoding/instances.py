@@ -9,7 +9,6 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
@@ -19,9 +18,10 @@ from pydantic import BaseModel
 
 from crewlite.encoding.homes import is_named_tuple
 from crewlite.lazy import lazy
+from crewlite.texts.logs import logger
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.codec")
+log = logger("crewlite.codec")
 
 
 def copied(value: T) -> T:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -19,9 +18,10 @@ from crewlite.definitions.callables import is_generator
 from crewlite.errors import repr_of
 from crewlite.events.base import BaseEvent
 from crewlite.texts import tracebacks
+from crewlite.texts.logs import logger
 from crewlite.texts.secrets import Secrets
 
-log = logging.getLogger("crewlite.events")
+log = logger("crewlite.events")
 
 Handler = Callable[..., Any]
 
@@ -171,5 +171,5 @@ def report(receiver: Receiver, delivery: Delivery, error: BaseException) -> None
     """Log an error that a handler raised, with the secrets of the run masked."""
     trace = tracebacks.text(error)
     shown, said = delivery.mask(trace), delivery.mask(repr_of(error))
-    about, text = (None, f"\n{shown}") if shown != trace else (error, "")  # formatters show an error as it is
-    log.error("Handler %s failed on %s: %s%s", receiver.name, delivery.event.type, said, text, exc_info=about)
+    about = {"exc_info": error} if shown == trace else {"extra": {"traceback": shown}}
+    log.error("Handler %s failed on %s: %s", receiver.name, delivery.event.type, said, **about)

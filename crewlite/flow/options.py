@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -22,9 +21,10 @@ from crewlite.recovery.port import check_policy
 from crewlite.runtime.steps.executors import EXECUTORS, Executor, Job, Runtime, executor_of
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
+from crewlite.texts.logs import logger
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.flow")
+log = logger("crewlite.flow")
 
 _AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """The failures that `retries=` retries. Errors by which crewlite itself refuses something are not among them."""

@@ -11,7 +11,6 @@ import ast
 import contextlib
 import hashlib
 import inspect
-import logging
 import sys
 import textwrap
 import tokenize
@@ -26,8 +25,9 @@ from crewlite.encoding import codec, homes
 from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.step_parts import Cached
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.flow")
+log = logger("crewlite.flow")
 _FORMAT = 1
 """The version of the key's format. After a change, results cached before are not found any more."""
 Version = str | int | None

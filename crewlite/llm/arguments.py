@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast, get_args
@@ -12,9 +11,10 @@ from crewlite.definitions.keywords import refuse_unknown
 from crewlite.errors import ConfigError, meant_setting
 from crewlite.llm import keys, library as provided
 from crewlite.llm.base import OFFLINE, ToolProtocol
+from crewlite.texts.logs import logger
 from crewlite.texts.wording import what_is
 
-log = logging.getLogger("crewlite.llm")
+log = logger("crewlite.llm")
 _HANDED_ON = frozenset(
     {"additional_drop_params", "allowed_openai_params", "drop_params", "frequency_penalty", "logit_bias", "logprobs"}
     | {"max_completion_tokens", "metadata", "modalities", "n", "num_ctx"}

@@ -19,8 +19,9 @@ from crewlite.concurrency import background
 from crewlite.errors import ConfigError
 from crewlite.lazy import imported
 from crewlite.system.forked import lock
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.llm")
+log = logger("crewlite.llm")
 _ITS_OWN = (
     ".*`ReadOnly` qualifier.*",
     ".*Accessing the.*attribute on the instance is deprecated.*",
@@ -194,6 +195,6 @@ def _keep_secrets() -> None:
 
     litellm has a handler of its own, so a level that is lower than the inherited one would print lines unasked.
     """
-    for logger in map(logging.getLogger, ("openai", "LiteLLM")):
-        if logger.level == logging.NOTSET:
-            logger.setLevel(max(logging.INFO, logger.getEffectiveLevel()))
+    for library in map(logging.getLogger, ("openai", "LiteLLM")):
+        if library.level == logging.NOTSET:
+            library.setLevel(max(logging.INFO, library.getEffectiveLevel()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -31,6 +30,7 @@ from crewlite.llm.base import (
 )
 from crewlite.recovery.policy import MaxRetries
 from crewlite.recovery.port import Policy, check_policy
+from crewlite.texts.logs import logger
 from crewlite.texts.secrets import Secrets
 from crewlite.texts.wording import what_is
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 else:
     offline = lazy("crewlite.llm.offline")  # only for those who ask for it
 
-log = logging.getLogger("crewlite.llm")
+log = logger("crewlite.llm")
 T = TypeVar("T")
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 _SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "seed", "reasoning_effort", "api_version", "extra_headers")

@@ -5,7 +5,6 @@ An entry names other parts (`agent: researcher`, `tools: [search]`). The reader 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,8 +16,9 @@ from crewlite.definitions.definition import Definition
 from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.project.yaml_file import YamlFile
 from crewlite.task.task import ConditionalTask, Task
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite")
+log = logger("crewlite")
 Make = Callable[[], Any]
 
 

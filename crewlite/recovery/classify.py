@@ -7,7 +7,6 @@ before it. An earlier error from which the work has recovered decides nothing.
 from __future__ import annotations
 
 import inspect
-import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from crewlite.lazy import lazy
 from crewlite.recovery.checks import having, whole
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.types import Evidence, FailureType, RecordedStep
+from crewlite.texts.logs import logger
 
 BY_CLASS, BY_STATUS, BY_WORDS = 1.0, 0.95, 0.7
 """How far a sign is to be trusted: the class of the error before its HTTP status, and both before words."""
@@ -127,7 +127,7 @@ SYMPTOMS = (
 """All symptoms, in the order in which they are tried: of equally trusted signs, the first one counts."""
 
 
-log = logging.getLogger("crewlite.recovery")
+log = logger("crewlite.recovery")
 by_model = lazy("crewlite.agent.classifier")  # on a higher floor, as it asks a model in a recorded step
 _FROM_TRAJECTORY = 0.6
 """How far signs in the recorded steps are trusted: less than those in the error itself, unless these are weak."""

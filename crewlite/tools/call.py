@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +20,13 @@ from crewlite.recovery import EarlierCall, GuardedCall
 from crewlite.recovery.guards import UNGUARDED, VETOES, guarding
 from crewlite.step_parts import Effect, Intent
 from crewlite.texts import tracebacks
+from crewlite.texts.logs import logger
 from crewlite.tools.approval import Verdict
 from crewlite.tools.base import BaseTool, as_text
 from crewlite.tools.naming import address_name
 from crewlite.tools.result import ToolResult, key_of, shown_arguments
 
-log = logging.getLogger("crewlite.tools")
+log = logger("crewlite.tools")
 
 
 class Made:

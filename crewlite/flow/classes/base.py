@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack, cast, get_args
@@ -47,6 +46,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.journal.view import View
 from crewlite.state.values.bag import StepState
 from crewlite.system.forked import cached_property
+from crewlite.texts.logs import logger
 
 if TYPE_CHECKING:
     import os
@@ -61,7 +61,7 @@ events = lazy("crewlite.events")
 event_bus = lazy("crewlite.events.event_bus")
 
 S = TypeVar("S")
-log = logging.getLogger("crewlite.flow")
+log = logger("crewlite.flow")
 
 
 class Left(NamedTuple):

@@ -8,7 +8,6 @@ are collected, so it is recorded, merged and dropped like any change of the stat
 from __future__ import annotations
 
 import copy
-import logging
 import weakref
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
@@ -26,11 +25,12 @@ from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.values.bag import StepState
 from crewlite.system.forked import cached_property
+from crewlite.texts.logs import logger
 from crewlite.texts.secrets import declared_in
 from crewlite.usage import Usage
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.flow")
+log = logger("crewlite.flow")
 _warned_of: weakref.WeakSet[type] = weakref.WeakSet()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import queue
 import threading
@@ -20,11 +19,12 @@ from crewlite.lazy import futures
 from crewlite.runtime.kickoffs.left_behind import is_finished, named, submitted, told
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import Cuttable, cut_short
+from crewlite.texts.logs import logger
 from crewlite.texts.tracebacks import INTERRUPTED, shortened
 from crewlite.usage import Usage
 
 R = TypeVar("R")
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 Status = Literal["running", "waiting", "finished", "failed", "unfinished", "cancelled"]
 _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whether the run has begun
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import logging
 from collections.abc import Awaitable
 from functools import partial
 from typing import Any, TypeVar
@@ -30,10 +29,11 @@ from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
 from crewlite.state.verbs.answer import unheard
+from crewlite.texts.logs import logger
 from crewlite.texts.resuming import call_again
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 _OF_OUTERMOST = ("run_id", "from_checkpoint", "resume", "answers", "rerun")
 _DEEPEST = 400  # steps that may enclose a kickoff; deeper is only a definition that kicks itself off without end
 _TO_STOP = 1.0  # seconds that cancelled steps have to end before they are abandoned

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Iterator
 
@@ -18,9 +17,10 @@ from crewlite.runtime.kickoffs.request import Progress
 from crewlite.state.format.record import Record
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers.base import declares
+from crewlite.texts.logs import logger
 from crewlite.texts.wording import number_of
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 _submitted: dict[object, Callable[[], str]] = {}
 _awaited: dict[object, Callable[[], str]] = {}
 """What to tell of each run that has not ended, in the order in which they began."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,9 @@ from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.providers import declares, provider_for
 from crewlite.state.providers.reading import real_path
 from crewlite.state.subscriber import Setting
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 _OF_EACH = frozenset({"on_events", "max_checkpoints", "redact"})  # settings that each definition in a run may have
 _refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_refusal", default=None)
 

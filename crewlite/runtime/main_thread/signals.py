@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 import signal
 import sys
 import threading
@@ -24,10 +23,11 @@ from crewlite.runtime.main_thread.sync_bridge import print_briefly
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.subscriber import Setting
+from crewlite.texts.logs import logger
 from crewlite.texts.tracebacks import INTERRUPTED
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 
 _TO_STOP = 1.0  # seconds of the grace period for cancelled steps
 PATIENCE = 30.0  # seconds that async event handlers have to finish when the run has ended

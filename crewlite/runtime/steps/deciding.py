@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -59,9 +58,9 @@ from crewlite.state.format.commit import CommitParts, StepRecord, invalidated
 from crewlite.state.format.failed import RaisedError, RemedyRecord, SaidRecord
 from crewlite.state.format.outcome import Attempt, recorded_remedy
 from crewlite.state.format.record import Record
-from crewlite.texts.wording import escaped
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 suspending = lazy("crewlite.runtime.people.suspending")  # its questions are steps, which this module helps to run
 
 
@@ -187,7 +186,7 @@ def _log_retry(frame: Frame, shown: Exception, attempt: int, remedy: Remedy) -> 
     failed = f"attempt {attempt} at {run.called(frame.address)} failed ({error})"
     text = f"{failed}; {remedy.name} in {remedy.after:.3g} s"
     about = {"run_id": run.run_id, "branch": run.branch, "address": frame.address}
-    log.info("%s/%s: %s", run.run_id, run.branch, escaped(frame.mask(text)), extra=about)
+    log.info("%s/%s: %s", run.run_id, run.branch, frame.mask(text), extra=about)
 
 
 async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:

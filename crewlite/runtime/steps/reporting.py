@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import math
 
 from crewlite import durable
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
+from crewlite.texts.logs import logger
 
 progress_events = lazy("crewlite.events.types.progress_events")
-log = logging.getLogger("crewlite.progress")
+log = logger("crewlite.progress")
 
 
 def report(message: str = "", *, done: float | None = None, total: float | None = None) -> None:

@@ -6,7 +6,6 @@ continues after the last recorded compensator, and calls none twice.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -20,8 +19,9 @@ from crewlite.runtime.steps.callbacks import called
 from crewlite.runtime.steps.frame import Frame
 from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.outcome import Outcome
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 
 
 class Undone(NamedTuple):

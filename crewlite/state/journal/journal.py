@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -38,9 +37,10 @@ from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import WriteQueue
 from crewlite.state.providers.reading import real_path
 from crewlite.system.forked import in_child
+from crewlite.texts.logs import logger
 from crewlite.texts.secrets import Secrets
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that a run with durability="async" may be ahead of the disk
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -28,8 +27,9 @@ from crewlite.state.format.entry import InvalidEntry, parse
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchKey, Exchange, Store, change_shared, exchange_of
 from crewlite.system.steady_clock import steady
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _KEY = b"letters".hex().ljust(32, "0")
 _GLANCE = 0.05  # seconds between two looks of a sender at its letter
 _PATIENCE = 5.0  # seconds that a letter waits to be taken: a process at work looks twice a second

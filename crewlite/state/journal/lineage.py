@@ -7,7 +7,6 @@ form a consistent state of the run, unless it was deleted and started again in b
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -17,9 +16,10 @@ from crewlite.state.format.commit import ForkBase
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.providers import BranchInfo, Commit, Store
+from crewlite.texts.logs import logger
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 Journals = dict[str, list[Entry]]
 """The entries of each branch itself, by branch; a base comes before its forks."""
 

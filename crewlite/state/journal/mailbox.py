@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 
-log = logging.getLogger("crewlite.state")
+from crewlite.texts.logs import logger
+
+log = logger("crewlite.state")
 Done = Callable[[BaseException | None], None]
 """Called with None once all is written, or with the error if it was not."""
 

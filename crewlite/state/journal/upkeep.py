@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -14,8 +13,9 @@ from crewlite.state.journal.claim import is_left
 from crewlite.state.journal.compaction import compact_entries, size
 from crewlite.state.journal.lineage import find_lineage, journals_of_branch, standing_on
 from crewlite.state.providers import BranchInfo, BranchKey, Commit, Store
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _FIRST_COMPACTION = 64  # commits; then whenever the branch has doubled, so that it costs no more than writing
 
 

@@ -6,7 +6,6 @@ have changed it inside. A value that is never accessed is neither decoded nor co
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -18,10 +17,11 @@ from crewlite.encoding.codec import IMMUTABLE, Json, declare, decode, digest, en
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, without_items
 from crewlite.system.forked import rlock
+from crewlite.texts.logs import logger
 from crewlite.texts.masking import MASK
 from crewlite.texts.secrets import Secrets
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _TRIES = 5
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,9 +30,10 @@ from crewlite.state.providers import BranchKey, Commit, Store
 from crewlite.state.providers.reading import committed_at
 from crewlite.system.forked import lock
 from crewlite.system.steady_clock import steady
+from crewlite.texts.logs import logger
 
 T = TypeVar("T")
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _LOOK = 0.5  # seconds between checks whether another process has written to an idle branch
 _LINGER = 0.0005  # seconds to wait for other commits to write together
 _LINGER_BEHIND = 0.002  # the same, if nobody waits for them

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +45,7 @@ from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.json_results import ResultFiles
 from crewlite.system import disk
 from crewlite.system.file_locks import locked
+from crewlite.texts.logs import logger
 from crewlite.texts.wording import listed
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 json_salvage = lazy("crewlite.state.providers.json_salvage")  # only the doctor needs it
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _NAMED = 5  # lost runs that a warning names
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,9 +22,10 @@ from crewlite.state.providers.json_journals import Tail
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.reading import not_read
 from crewlite.system import disk
+from crewlite.texts.logs import logger
 
 TOGETHER = 64  # files that share a sync of their directory
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _NAME = re.compile(r"\d{8}T\d+_([0-9a-f]{32})\.json")
 _ID_IN_NAME = slice(-37, -5)
 _ID = re.compile("[0-9a-f]{32}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,8 +27,9 @@ from crewlite.state.providers import reading
 from crewlite.state.providers.base import Commit
 from crewlite.state.providers.json_paths import Paths
 from crewlite.system import disk
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _text = encoder_of(json.JSONEncoder())
 _UNNOTICED = "an older copy of the journal is not noticed"
 

@@ -5,7 +5,6 @@ Each line is an entry with a seal that is chained to the line before.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,8 +19,9 @@ from crewlite.state.providers import reading
 from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 from crewlite.state.providers.json_paths import Paths
 from crewlite.system import disk
+from crewlite.texts.logs import logger
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _BLOCK = 512  # bytes: the smallest unit that a disk writes
 _SEQ = re.compile(rb'\{"sum":"[0-9a-f]{32}","schema":\d+,"seq":(\d+),')
 _SEALED = 40  # bytes of a line that hold its seal

@@ -7,7 +7,6 @@ with SQLite 3.35.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -36,13 +35,14 @@ from crewlite.state.providers.sqlite_database import (
     row_digest,
 )
 from crewlite.system import disk
+from crewlite.texts.logs import logger
 
 if TYPE_CHECKING:
     from crewlite.state.providers.salvage import Salvage
 
 sqlite_salvage = lazy("crewlite.state.providers.sqlite_salvage")  # only the doctor needs it
 
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _DEFAULT = ".checkpoints"
 """The default location, which is the name of a directory for JsonProvider."""
 _ORPHANS = (  # counts branches with entries and no row, with one index lookup for each branch instead of each entry

@@ -6,7 +6,6 @@ Its rows of checkpoints are an index, which can be rebuilt from the journals.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import time
@@ -24,6 +23,7 @@ from crewlite.state.providers.sqlite_reading import FileIds, Readers, file_ids
 from crewlite.system import disk
 from crewlite.system.forked import between_forks, rlock
 from crewlite.system.steady_clock import steady
+from crewlite.texts.logs import logger
 
 sqlite_tables = lazy("crewlite.state.providers.sqlite_tables")  # which loads sqlite_utils
 
@@ -33,7 +33,7 @@ PUT_CHECKPOINT = f"INSERT OR REPLACE INTO place (branch_id, {', '.join(COLUMNS)}
 
 MAY_REWIND = "instr(body, x'22726577696e64223a7b') > 0"
 """The condition of the index of commits that may rewind their branch: the bytes are `"rewind":{`, also inside texts."""
-log = logging.getLogger("crewlite.state")
+log = logger("crewlite.state")
 _LAYOUT = 3  # the number of migrations in sqlite_tables, which is loaded only for a database that lacks one
 _BUSY = frozenset({5, 6})  # SQLite codes: busy, locked
 _PLAIN = (str, int, type(None))

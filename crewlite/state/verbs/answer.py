@@ -5,7 +5,6 @@ The check uses the recorded JSON schema. The run itself checks again, with the c
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
@@ -27,10 +26,11 @@ from crewlite.state.journal.manual import change, outcome
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.fitting import Typed, converted, misfit
 from crewlite.state.verbs.from_outside import appended, holder
+from crewlite.texts.logs import logger
 from crewlite.texts.resuming import branch_ref, in_shell
 from crewlite.texts.secrets import Secrets
 
-log = logging.getLogger("crewlite.run")
+log = logger("crewlite.run")
 _DIGITS = re.compile(r"\d+")
 _MISSED = "did not record the answer: give it again once that run waits"
 _TAKEN = (
