@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import ClassVar
 
 from crewlite.coming_from.settings import same_here
+from crewlite.texts.wording import shortened
 
 _SHORT, _LONG = 3, 7
 """The letters from which one, and from which two, typing errors in a word are likely."""
@@ -15,12 +16,15 @@ _STEM, _ENDING = 4, 3
 
 
 class CrewliteError(Exception):
-    """The root of the tree. `code` is stable across releases."""
+    """The root of the tree. `code` is stable across releases. Of a long line of the message, the middle is left out."""
 
     code: ClassVar[str] = "crewlite"
     ends_run: bool = False
     """Whether the error ends the run if a tool raises it, as the model cannot correct it. All other errors of tools are
     reported to the model."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(shortened(one) if isinstance(one, str) else one for one in args))
 
 
 def ends_run(error: BaseException) -> bool:

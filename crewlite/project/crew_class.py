@@ -33,6 +33,8 @@ _FILES: Mapping[str, tuple[Shape, str]] = {
     "agents_config": (AGENTS, "config/agents.yaml"),
     "tasks_config": (TASKS, "config/tasks.yaml"),
 }
+_GIVEN = (*_FILES, "agents", "tasks", "get_mcp_tools")
+"""The attributes that `@CrewBase` gives to a class."""
 
 
 def CrewBase(cls: C) -> C:  # noqa: N802 - its name
@@ -168,11 +170,23 @@ class Method:
 
     def _call(self, instance: Any, *args: Any, **kwargs: Any) -> Any:
         if args or kwargs or self.kind in _CALLED_EACH_TIME:
-            return self.function(instance, *args, **kwargs)
+            return self._value(instance, *args, **kwargs)
         made = vars(instance).setdefault(_MADE, {})
         if self.name not in made:
-            made[self.name] = self._finished(instance, self.function(instance))
+            made[self.name] = self._finished(instance, self._value(instance))
         return made[self.name]
+
+    def _value(self, instance: object, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.function(instance, *args, **kwargs)
+        except AttributeError as error:
+            cls, name = type(instance), error.name
+            if error.obj is not instance or name not in _GIVEN or hasattr(cls, name):
+                raise
+            where = f"@{self.kind} {self.name} of {cls.__name__}"
+            raise ConfigError(
+                f"{where} uses self.{name}, which @CrewBase gives to a class: put it on {cls.__name__}"
+            ) from error
 
     def _finished(self, instance: object, made: Any) -> Any:
         where = f"@{self.kind} {self.name} of {type(instance).__name__}"

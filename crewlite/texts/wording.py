@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+_LONG_LINE = 2_000  # characters of a line of an error
+
 
 def an(word: str) -> str:
     """Return the word with its article: "an object", "a str", "an LLM"."""
@@ -29,6 +31,22 @@ def cut(text: str, most: int) -> str:
     'ebb…'
     """
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def shortened(text: str) -> str:
+    """Return a text in which long lines are without their middle: what was found there, such as a whole file.
+
+    Only whole words are left out, so of a secret no part is left, which nothing would mask.
+    """
+    if len(text) <= _LONG_LINE:
+        return text
+    return "\n".join(_with_gap(line) if len(line) > _LONG_LINE else line for line in text.split("\n"))
+
+
+def _with_gap(line: str) -> str:
+    begin, end = line.rfind(" ", 0, _LONG_LINE // 2) + 1, line.find(" ", len(line) - _LONG_LINE // 2)
+    after = line[end:] if end >= 0 else ""
+    return f"{line[:begin]}[… {len(line) - begin - len(after):,} characters …]{after}"
 
 
 def sentence(text: str) -> str:

@@ -7,11 +7,12 @@ import re
 
 import pytest
 
-from crewlite import errors
+from crewlite import Agent, CheckpointConfig, FailurePolicy, History, Task, errors
 from crewlite.errors import CrewliteError
-from crewlite.recovery import Failure
+from crewlite.recovery import Failure, Retry
 from crewlite.runtime.steps.causes import message_of, type_of
 from crewlite.runtime.steps.failures import ReportedFailure, raised, written
+from crewlite.testing import ScriptedLLM
 from crewlite.texts.wording import an
 
 FOUND = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, CrewliteError)]
@@ -166,6 +167,40 @@ def test_codes_that_were_given_stay(code, name):
     assert getattr(errors, name).code == code
 
 
+LONG = "word-4711 " * 1_000 + "x" * 20_000
+
+
+@pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls.__init__ is CrewliteError.__init__])
+def test_an_error_leaves_out_the_middle_of_a_long_value_and_keeps_what_is_wanted(cls):
+    said = str(cls(f"max_iter is {LONG!r}; wanted a whole number\nin crew.yaml"))
+    assert said.startswith("max_iter is 'word-4711 word-4711")
+    assert said.endswith(" characters …] wanted a whole number\nin crew.yaml")
+    assert len(said) < 2_100
+    assert set(re.findall(r"[\w-]*4711", said)) == {"word-4711"}  # no word in part: it might be a secret
+
+
+def test_an_error_keeps_every_line_of_a_long_list():
+    said = "\n".join(f"line {number}: unknown key" for number in range(1_000))
+    assert str(errors.ConfigError(said)) == said
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Agent(role="a", goal="b", llm=ScriptedLLM([]), max_iter=LONG),
+        lambda: Task(description="a", expected_output="b", output_file=LONG),
+        lambda: CheckpointConfig(on_events=[LONG]),
+        lambda: History(".").run(LONG),
+        lambda: Retry(LONG),
+        lambda: FailurePolicy(rules=LONG),
+    ],
+)
+def test_a_long_value_is_never_shown_whole(wrong):
+    with pytest.raises(CrewliteError) as raised:
+        wrong()
+    assert len(str(raised.value)) < 4_000
+
+
 @pytest.mark.parametrize("cls", [cls for cls in CLASSES if cls is not CrewliteError])
 def test_every_error_is_also_a_built_in_one(cls):
     others = [base for base in cls.__mro__ if base.__module__ == "builtins"]
@@ -192,7 +227,7 @@ def test_every_error_is_raised_again_as_itself_and_told_without_naming_its_type_
 
 
 def test_every_error_with_a_message_of_its_own_was_made_here():
-    own = {cls for cls in CLASSES if "__init__" in cls.__dict__}
+    own = {cls for cls in CLASSES if "__init__" in cls.__dict__} - {CrewliteError}
     assert own <= {type(error) for error in MADE}
 
 

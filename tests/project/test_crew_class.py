@@ -271,6 +271,22 @@ def test_a_class_below_has_the_methods_of_the_one_above(files):
     assert Below().report_task().agent.llm == "offline"
 
 
+def test_a_class_without_crewbase_says_what_is_missing():
+    class Office:
+        @crew
+        def crew(self):
+            return Crew(agents=self.agents, tasks=self.tasks)
+
+        @task
+        def write(self):
+            return self.desk
+
+    with pytest.raises(ConfigError, match=r"@crew crew of Office uses self.agents, .* put it on Office"):
+        Office().crew()
+    with pytest.raises(AttributeError, match="desk"):
+        Office().write()
+
+
 def test_a_method_that_returns_nothing_says_so():
     @CrewBase
     class Wrong:
