@@ -525,6 +525,44 @@ def test_what_stands_in_the_place_of_a_checkpoint_file_is_set_aside_and_stops_no
     assert not stranger.exists()
 
 
+LOOP = lambda path: path.symlink_to(path.name)  # noqa: E731 - one way of several to put something in a place
+FILE = lambda path: path.write_text("no directory")  # noqa: E731
+
+
+@pytest.mark.parametrize("make", [LOOP, FILE])
+@pytest.mark.parametrize("at", ["journal", "heads"])
+def test_what_is_no_directory_where_one_belongs_is_set_aside(at, make, store):
+    shutil.rmtree(store / at)
+    make(store / at)
+    checkpoints = ["stale_index"] * 3 if at == "journal" else []
+    healed(store, *checkpoints, "stray_file")
+    assert run_at(store, "another") == store
+
+
+def test_a_journal_that_is_a_link_to_itself_is_set_aside(store, journal):
+    journal.unlink()
+    LOOP(journal)
+    healed(store, *["stale_index"] * 3, "stray_file")
+
+
+@pytest.mark.parametrize("target", [".", "r", "itself", "../journal/r", "/nowhere"])
+def test_a_link_to_a_run_of_the_location_is_no_second_run_and_no_repair_sets_its_journal_aside(target, store, journal):
+    (store / "journal" / "itself").symlink_to(target)
+    before = journal.read_bytes()
+    assert doctored(store, repair=True) == []
+    assert journal.read_bytes() == before
+    with History(store) as history:
+        assert [run.run_id for run in history.runs()] == ["r"]
+
+
+def test_a_link_to_a_run_that_was_moved_elsewhere_is_that_run(store, tmp_path):
+    shutil.move(store / "journal" / "r", tmp_path / "elsewhere")
+    (store / "journal" / "r").symlink_to(tmp_path / "elsewhere")
+    assert doctored(store, repair=True) == []
+    with History(store) as history:
+        assert [run.run_id for run in history.runs()] == ["r"]
+
+
 def test_a_damaged_fork_of_what_is_gone_is_set_aside_at_once(tmp_path):
     store = forked(tmp_path / "store")
     fork = store / "journal" / "r" / "later.jsonl"

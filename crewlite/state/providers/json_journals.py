@@ -255,11 +255,19 @@ def directories_in(path: str) -> list[str]:
     """Return the names of the directories of runs. A leading "~" marks a lock, or a run half made or half deleted."""
     try:
         with os.scandir(path) as inside:
-            return [one.name for one in inside if one.name[0] != "~" and one.is_dir()]
+            return [one.name for one in inside if one.name[0] != "~" and _holds_run(one, path)]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise reading.not_read(path, error) from error
+
+
+def _holds_run(one: os.DirEntry[str], above: str) -> bool:
+    """Return whether an entry is a directory that no link shows twice: a repair would take it for a damaged copy."""
+    if not one.is_symlink():
+        return one.is_dir()
+    target, above = os.path.realpath(one.path), os.path.realpath(above)
+    return os.path.isdir(target) and not f"{target}{os.sep}".startswith(f"{above}{os.sep}")
 
 
 class Tail(NamedTuple):

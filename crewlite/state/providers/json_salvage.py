@@ -5,13 +5,14 @@ Temporary files that a killed process has left are removed once they are an hour
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -51,9 +52,13 @@ class JsonSalvage:
         self._dropped: set[str] = set()
 
     def runs(self) -> list[str]:
+        if _is_other(self._paths.journals, stat.S_ISDIR):
+            return []
         return [self._paths.run_of(directory) for directory in sorted(directories_in(str(self._paths.journals)))]
 
     def held(self, run_id: str) -> AbstractContextManager[None]:
+        if _is_other(self._paths.journals, stat.S_ISDIR):
+            return nullcontext()  # there is no place for a lock, and none for a run to write
         writes = self._repair and self._paths.journals.is_dir()
         return locked([self._paths.lock(run_id)], shared=not writes)
 
@@ -171,13 +176,15 @@ class JsonSalvage:
         """Yield what is no file but stands in the place of one, such as a directory or a pipe."""
         heads = (path for path in _within(self._paths.root / "heads") if path.suffix == ".json")
         journals = (path for path in _within(self._paths.journals) if path.suffix == ".jsonl" and not _is_in_use(path))
-        for path in sorted([*heads, *journals]):
-            if _is_no_file(path):
-                aside = _quarantine_path(path, b"")
-                mend = partial(disk.rename, path, aside)
-                yield Flaw(
-                    "stray_file", str(path), "it is no file, where one belongs", f"set aside as {aside.name}", mend
-                )
+        wrong = [(path, "file") for path in sorted([*heads, *journals]) if _is_other(path)]
+        above = (self._paths.root / "heads", self._paths.journals)
+        wrong += [(path, "directory") for path in above if _is_other(path, stat.S_ISDIR)]
+        for path, kind in wrong:
+            aside = _quarantine_path(path, b"")
+            mend = partial(disk.rename, path, aside)
+            yield Flaw(
+                "stray_file", str(path), f"it is no {kind}, where one belongs", f"set aside as {aside.name}", mend
+            )
 
     def _leftovers(self) -> Iterator[Flaw]:
         """Yield temporary files and directories that a process left when it was killed, at least an hour ago."""
@@ -196,7 +203,7 @@ class JsonSalvage:
 
 def _content(path: Path) -> bytes | None:
     """Return the content of a file; None if it does not exist, and nothing of what is no file, such as a directory."""
-    return b"" if _is_no_file(path) else disk.content(path)
+    return b"" if _is_other(path) else disk.content(path)
 
 
 def _is_in_use(path: Path) -> bool:
@@ -207,12 +214,19 @@ def _is_in_use(path: Path) -> bool:
         return True  # what was there a moment ago is deleted
 
 
-def _is_no_file(path: Path) -> bool:
-    """Return whether something else than a file is at a path. One look tells, as another process may remove it."""
+def _is_other(path: Path, wanted: Callable[[int], bool] = stat.S_ISREG) -> bool:
+    """Return whether something else than a file, or than `wanted`, is at a path, such as a link that leads to itself.
+
+    One look tells, as another process may remove it.
+    """
     try:
-        return not stat.S_ISREG(path.stat().st_mode)
+        return not wanted(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return True
 
 
 def _records(data: bytes) -> list[RawCommit]:
