@@ -61,7 +61,7 @@ def typed(
     """
     told = _told(mask(text_of(error)))
     body = _json(told)
-    said, status, code = _said(error, told, body), _status(error), _code(error, body)
+    said, status, code = _said(error, told, body), None if _is_no_json(error) else _status(error), _code(error, body)
     if isinstance(error, exceptions.Timeout) and limit is not None and not _answered(error):
         return LLMTimeout(model, limit)
     if isinstance(error, exceptions.ContextWindowExceededError) or code in _TOO_LONG:
@@ -172,6 +172,13 @@ def _status(error: Exception) -> int | None:
     return next((code for code in codes if isinstance(code, int) and 400 <= code < 500), None)
 
 
+def _is_no_json(error: Exception) -> bool:
+    """Return whether the service sent a reply that is no JSON. litellm makes up a status for that: with Gemini, 422."""
+    foreign = [one for one in came_from(error) if not type(one).__module__.startswith("litellm.")]
+    refused = any(hasattr(one, "response") for one in foreign)
+    return bool(foreign) and isinstance(foreign[0], json.JSONDecodeError) and not refused
+
+
 def _code(error: Exception, body: Mapping[str, Any]) -> str | None:
     """Return the service's error code. For an error in a response of status 200, litellm has it as the status."""
     found = (_code_in_body(error), getattr(error, "status_code", None), body.get("code"))
@@ -213,7 +220,9 @@ def _explained(error: Exception, said: str, host: str) -> str:
     if reason := _reason(error):
         return f"the connection to {_asked(error) or host} failed: {reason}"
     origin = _origin(error)
-    if isinstance(origin, LookupError | AttributeError):
+    if isinstance(origin, json.JSONDecodeError):
+        said = f"no JSON: {origin}"
+    elif isinstance(origin, LookupError | AttributeError):
         said = f"{type(origin).__name__}: {said}"
     elif said != "Invalid response object":
         return said

@@ -120,9 +120,10 @@ def test_what_was_sent_counts_and_not_what_was_made_of_it():
     assert faults.typed(error, "m", Exceptions, str, None).status == 400
 
 
-def caused(*causes, heard=False):
+def caused(*causes, heard=False, **fields):
     """The error that litellm makes, without an answer, of what was raised because of what."""
     error = last = Exception("litellm.APIConnectionError: it went wrong")
+    vars(error).update(fields)
     for cause in causes:
         last.__context__, last = cause, cause
     return faults.typed(error, "m", Exceptions, str, 5.0, host="there:8000", heard=heard)
@@ -141,6 +142,11 @@ def test_what_could_not_be_sent_is_not_tried_again_unless_an_answer_had_begun(ca
 
 def test_what_went_wrong_in_reading_an_answer_may_work_later():
     assert type(caused(json.JSONDecodeError("bad", "{", 1))) is type(caused(KeyError("choices"))) is LLMUnavailable
+
+
+def test_a_reply_that_is_no_json_is_told_as_that_whatever_status_litellm_makes_up():
+    told = str(caused(json.JSONDecodeError("Expecting value", "<html>", 0), status_code=422))
+    assert told.startswith("m could not answer: there:8000 sent something else than a chat completion (no JSON: Expect")
 
 
 def test_a_reply_in_another_shape_is_told_as_that():

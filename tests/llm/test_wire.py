@@ -497,6 +497,11 @@ GEMINI = [
         ),
         again("503", google(503, "UNAVAILABLE"), GEMINI_OK),
         again("reset", [RESET], GEMINI_OK),
+        again("half a JSON", body(b'{"candidates": ['), GEMINI_OK),
+        again("a web page", body(b"<html>", content_type="text/html"), GEMINI_OK),
+        never(
+            "400, a web page", body(b"<html>no</html>", 400), LLMRejected, words="(status 400): <html>", ok=GEMINI_OK
+        ),
         never("400", google(400, "INVALID_ARGUMENT", "bad"), LLMRejected, words="(status 400): bad.", ok=GEMINI_OK),
         never("403", google(403, "PERMISSION_DENIED", f"not {KEY}"), LLMAuthError, ok=GEMINI_OK),
         row("a stream", GEMINI_STREAM, tokens=12, settings=STREAMED),

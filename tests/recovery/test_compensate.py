@@ -24,9 +24,9 @@ from tests.cuts import Kept, cut
 
 
 class Trip:
-    """Two bookings that can be undone, and a payment that fails `times` times."""
+    """Two bookings that can be undone, a call that nothing undoes, and a payment that fails `times` times."""
 
-    def __init__(self, then, checkpoint=True, times=99, decorate=None, broken="", strategy=None):
+    def __init__(self, then, checkpoint=True, times=99, broken="", strategy=None, calls=False):
         self.did, did = [], None
         did = self.did.append
 
@@ -51,10 +51,16 @@ class Trip:
                 raise ValueError("no money")
             return "paid"
 
+        @step
+        def call_ahead() -> None:
+            did("call ahead")
+
         def travel() -> str:
             look()
             book("flight")
             book("hotel")
+            if calls:
+                call_ahead()
             return pay()
 
         policy = FailurePolicy(default=strategy or compensate(then))
@@ -122,6 +128,24 @@ def test_after_a_compaction_a_failed_flow_does_again_what_was_undone():
     trip = Trip(escalate(), cut(entries, len(entries)), times=0)
     assert trip.flow.kickoff(run_id="run") == "paid"
     assert trip.did == ["book flight", "book hotel", "pay"]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_killed_after_any_commit_the_kickoff_after_the_undoing_does_again_what_was_undone(compacted):
+    def trip(checkpoint, times=99):
+        return Trip(escalate(), checkpoint, times, calls=True)
+
+    kept = Kept()
+    with pytest.raises(RecoveryEscalated):
+        trip(CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"])).flow.kickoff(run_id="run")
+    entries = [entry for commit in kept.commits for entry in commit.entries]
+    for at in range(1, len(entries) + 1):
+        checkpoint = cut([*compact_entries([], entries[:at], ())] if compacted else entries[:at], at)
+        with pytest.raises(RecoveryEscalated):
+            trip(checkpoint).flow.kickoff(run_id="run")
+        again = trip(checkpoint, times=0)
+        assert again.flow.kickoff(run_id="run") == "paid", f"cut after commit {at}"
+        assert again.did == ["book flight", "book hotel", "pay"], f"cut after commit {at}"
 
 
 def test_after_the_undoing_the_flow_may_be_tried_again():

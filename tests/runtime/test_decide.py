@@ -206,6 +206,13 @@ def test_a_step_goes_before_one_that_ended_beside_it_in_the_same_kickoff(started
     assert verdict(decide(known, question(), STRICT, {"step:first"})) == expected
 
 
+def test_a_step_whose_outcome_is_void_is_not_new_so_it_goes_before_recorded_ones():
+    known = record(outcome("step:first"))
+    assert verdict(decide(known, question(), STRICT, {"step:first"})) == "refuse: passed over"
+    known.void["step:go"] = None
+    assert verdict(decide(known, question(), STRICT, {"step:first"})) == "run"
+
+
 def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recorded_counts_after_it():
     other, later = question(OTHER, drift="may_differ"), {"step:later"}
     assert verdict(decide(record(outcome()), other, STRICT, later)) == "run, and diverge"

@@ -230,7 +230,7 @@ def _passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested
     address = question.address
     if not unrequested or question.comes_late or not is_counted(address):
         return {}
-    if record.earlier_inputs:  # a changed fork may request other steps
+    if record.earlier_inputs or address in record.void:  # a changed fork may request other steps; void: it is not new
         return {}
     if question.drift != MAY_DIFFER:  # while the code waits for such a step, nothing else ends beside it
         beside = record.events.beside(address)
