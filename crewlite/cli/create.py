@@ -93,6 +93,10 @@ class Project:
             raise Failed(
                 f"{self.folder} was created by another program meanwhile; it was not changed. Choose another name"
             ) from None
+        except OSError as error:
+            raise Failed(
+                f"{self.folder} was not written ({error.strerror or error}): change to a directory you can write to"
+            ) from error
         finally:
             disk.remove_directory(beside)
 

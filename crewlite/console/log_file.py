@@ -27,7 +27,7 @@ def written(path: str, run_id: Callable[[], str | None], address: Callable[[], s
     """
     try:
         file = _File(path, encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise ConfigError(
             f"output_log_file is {path!r}, which cannot be written ({error}); wanted a file that can be written"
         ) from error

@@ -18,6 +18,7 @@ from crewlite.encoding import codec
 from crewlite.errors import ConfigError
 from crewlite.system import disk
 from crewlite.system.file_locks import locked
+from crewlite.system.paths import why_no_path
 from crewlite.usage import Usage
 
 Suggestions = Mapping[str, Sequence[str]]
@@ -108,6 +109,8 @@ def check(path: str | PathLike[str]) -> None:
     """Raise ConfigError for a path to which no file of trained agents can be written."""
     if not str(path).strip():
         raise ConfigError(f"filename is {str(path)!r}; wanted the name of a file, such as 'trained.json'")
+    if why := why_no_path(path):
+        raise ConfigError(f"filename is {str(path)!r}, which {why}; choose another")
     if Path(path).suffix in (".pkl", ".pickle"):
         wanted = Path(path).with_suffix(".json").name
         raise ConfigError(f"{path}: what agents have learned is plain JSON and never a pickle; name it {wanted!r}")

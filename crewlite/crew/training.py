@@ -56,9 +56,9 @@ def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -
     """Build the trial that trains a crew. Its arguments are n_iterations and inputs, and feedback if that is a list."""
     check_iterations("train", n_iterations)
     _check_feedback(crew, n_iterations, feedback)
+    learned.check(filename)
     if Path(filename).exists():
         learned.read(filename)  # before anything is paid
-    learned.check(filename)
     training = _Training(crew, _known_before(crew, filename), feedback)
 
     async def code(n_iterations: int, inputs: Mapping[str, Any] | None, feedback: Any = None) -> CrewTrainingResult:

@@ -46,7 +46,7 @@ def loaded(source: str | os.PathLike[str]) -> Any:
         where = text
         try:
             text = Path(text).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # ValueError: no text in UTF-8, or a path that no file can have
             raise ConfigError(f"{where} cannot be read: {error}") from None
     try:
         node = yaml.compose(text, yaml.SafeLoader)

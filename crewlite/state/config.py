@@ -14,6 +14,7 @@ from crewlite.definitions.takes import Takes, left_out
 from crewlite.errors import ConfigError, meant
 from crewlite.events.registry import CheckpointEventType, checkpoint_event_types
 from crewlite.lazy import lazy
+from crewlite.system.paths import why_no_path
 
 if TYPE_CHECKING:
     from crewlite.events import base as events
@@ -66,10 +67,10 @@ class CheckpointConfig(Described):
     def _path(cls, value: object, info: ValidationInfo) -> object:
         text = os.fspath(value) if isinstance(value, os.PathLike) else value
         text = str(text) if isinstance(text, UUID) else text
-        if isinstance(text, str) and (not text.strip() or "\0" in text):
+        if isinstance(text, str) and (why := why_no_path(text) or (not text.strip() and "is blank")):
             where = "a location; wanted a directory or a database, such as './.checkpoints'"
             what = "a ref; wanted a run, a checkpoint or 'latest'" if info.field_name == "restore_from" else where
-            raise ConfigError(f"{text!r} is not {what}")
+            raise ConfigError(f"{text!r} {why}, so it is not {what}")
         return os.path.expanduser(text) if isinstance(text, str) else text
 
     @field_validator("redact", mode="before")

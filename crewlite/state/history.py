@@ -37,6 +37,7 @@ from crewlite.state.verbs.label import label
 from crewlite.state.verbs.prune import Pruned, delete, prune
 from crewlite.state.verbs.rewind import rewind
 from crewlite.state.verbs.transfer import export_run, import_run
+from crewlite.system.paths import why_no_path
 
 E = TypeVar("E")
 E_co = TypeVar("E_co", covariant=True)
@@ -252,7 +253,7 @@ class History(StoredRuns):
         Raises RefError, JournalCorrupt if the run is damaged, StoreError; then the file is not written.
         """
         with saving(self._location, "the run was not exported"):
-            return export_run(self._store, self._find(ref).run_id, Path(path))
+            return export_run(self._store, self._find(ref).run_id, _file(path))
 
     def import_run(self, path: str | os.PathLike[str]) -> RunHistory:
         """Store a run that `export` wrote, all or nothing. It can be resumed, forked and listed like the original.
@@ -264,7 +265,7 @@ class History(StoredRuns):
             SchemaTooNew: a newer crewlite wrote it. RefError: there is no such file. StoreError: it cannot be saved.
         """
         with saving(self._location, "the run was not imported, or not completely"):
-            run_id = import_run(self._store, Path(path))
+            run_id = import_run(self._store, _file(path))
         if not (branches := [info.branch for info in self._store.branches(run_id)]):
             raise gone(self._store, run_id, "run")
         return RunHistory(self._store, run_id, "main" if "main" in branches else branches[0])
@@ -281,3 +282,9 @@ class History(StoredRuns):
             self._store.close()
             self._open()
         return found
+
+
+def _file(path: str | os.PathLike[str]) -> Path:
+    if why := why_no_path(path):
+        raise RefError(os.fspath(path), f"{why}, so no file can be there")
+    return Path(path)

@@ -7,12 +7,12 @@ the crew is kicked off, and on the disk, links followed, before the model is ask
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from pathlib import Path, PureWindowsPath
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
+from crewlite.system.paths import why_no_path
 from crewlite.texts.wording import cut
 
 disk = lazy("crewlite.system.disk")  # only a kickoff writes, and every task loads this module
@@ -77,16 +77,10 @@ def _followed(path: Path) -> Path:
 
 def _no_file(text: str) -> str:
     """Return why a path cannot name a file anywhere; "" if it can."""
-    names = re.split(r"[\\/]", text)
-    if not text.strip() or names[-1] in ("", ".", ".."):
+    if not text.strip() or re.split(r"[\\/]", text)[-1] in ("", ".", ".."):
         return "which names no file; wanted the name of a file"
-    try:
-        longest = max(len(os.fsencode(name)) for name in names)
-    except UnicodeEncodeError:
-        return "which holds characters that no name of a file can have; wanted another name"
-    if "\0" in text:
-        return "which holds a NUL character; wanted another name"
-    return f"which has a name of {longest} bytes; wanted at most {_LONGEST}" if longest > _LONGEST else ""
+    why = why_no_path(text, _LONGEST)
+    return why and f"which {why}"
 
 
 def _leads_out(text: str) -> str:

@@ -25,6 +25,7 @@ from crewlite.llm.models import named
 from crewlite.llm.parts import text_of
 from crewlite.system import disk
 from crewlite.system.forked import rlock
+from crewlite.system.paths import why_no_path
 from crewlite.texts.masking import Masking
 from crewlite.texts.secrets import Secrets
 
@@ -58,6 +59,8 @@ class RecordedLLM(BaseLLM):
     """
 
     def __init__(self, path: str | Path, llm: BaseLLM | str | None = None) -> None:
+        if why := why_no_path(path):
+            raise ConfigError(f"RecordedLLM: path is {str(path)!r}, which {why}; choose another")
         source = named(llm) if isinstance(llm, str) else llm
         if source is not None and not isinstance(source, BaseLLM):
             raise ConfigError(f"RecordedLLM: llm is {source!r}; wanted a model, the name of a model, or None")

@@ -17,6 +17,7 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.history import History
 from crewlite.state.run_history import RunHistory
 from crewlite.system import disk
+from crewlite.system.paths import why_no_path
 from crewlite.texts.wording import cut
 
 webbrowser = lazy("webbrowser")
@@ -60,6 +61,8 @@ def _path(filename: str | os.PathLike[str]) -> Path:
     given = os.fspath(filename) if isinstance(filename, str | os.PathLike) else ""
     if os.path.basename(given) in ("", os.curdir, os.pardir, "~"):
         raise ConfigError(f"plot: filename is {given or filename!r}; wanted the name of a file, such as 'flow.html'")
+    if why := why_no_path(given):
+        raise ConfigError(f"plot: filename is {given!r}, which {why}; choose another")
     path = Path(given).expanduser().absolute()
     if path.suffix.lower() not in (".html", ".htm"):
         path = path.with_name(f"{path.name}.html")
