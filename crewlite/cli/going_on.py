@@ -42,8 +42,8 @@ _edit_option = click.option(
     "edits",
     multiple=True,
     metavar="ADDRESS=TEXT",
-    help="What a finished step is to have come to, read as what it came to before; ADDRESS:=JSON for JSON in any case, "
-    "=@FILE for what a file holds.",
+    help="What a finished step is to have come to, read as what it came to before. ADDRESS.state.NAME=TEXT: a field of "
+    "the state, as the step left it. ADDRESS:=JSON for JSON in any case, =@FILE for what a file holds.",
 )
 
 

@@ -16,7 +16,7 @@ VERBS: dict[str, str] = {
     **dict.fromkeys(("invoke", "ainvoke", "run", "arun", "run_sync", "start", "execute", "start_workflow"), _BEGIN),
     **dict.fromkeys(("resume", "aresume", "retry", "recover"), _AGAIN),
     **dict.fromkeys(("get_state", "aget_state", "get_state_history", "aget_state_history"), _PLACES),
-    **dict.fromkeys(("update_state", "aupdate_state"), "fork(ref, edits={address: value}).kickoff()"),
+    **dict.fromkeys(("update_state", "aupdate_state"), "fork(ref, edits={'method:plan.state.tone': value}).kickoff()"),
     **dict.fromkeys(("batch", "abatch", "kickoff_for_each", "akickoff_for_each", "kickoff_for_each_async"), _EACH),
     **dict.fromkeys(("add_node", "add_edge", "add_conditional_edges", "compile"), _GRAPH),
     "astream": "the events of a run, as they happen: stream(...), with for or async for",

@@ -87,8 +87,9 @@ class History(StoredRuns):
             ref: The checkpoint, run or branch to fork: a ref, or an object of this history.
             branch: The name of the new branch; generated if left out.
             operation_id: A text or UUID that makes a repeated call safe: it returns the same branch again.
-            edits: Outcomes that replace recorded ones, by address: `{"task:research": "another text"}`. Steps that
-                are asked something else because of them run again; all others answer from the record.
+            edits: Outcomes that replace recorded ones, by address: `{"task:research": "another text"}`; fields of the
+                state, as a finished step left it: `{"method:plan.state.tone": "dry"}`. Steps that are asked something
+                else because of them run again; all others answer from the record.
             rerun: Addresses of finished steps to run again, and with them the steps that depend on their outcomes.
             inputs: New values for some of the recorded inputs. A kickoff of the fork uses them.
             allow_effects: Whether calls with effect="once" may be made again: those that were made after the place, and

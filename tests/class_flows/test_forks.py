@@ -1,5 +1,6 @@
 """Which methods of a flow run again in a fork: those behind an edited or repeated one, and no others."""
 
+import re
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -363,3 +364,76 @@ def test_a_preview_of_a_run_that_never_was_says_so():
         ):
             plan.preview({} if isinstance(plan, Plan) else "hello", run_id="other")
         assert not Path(".checkpoints").exists()
+
+
+class Tone(BaseModel):
+    tone: str = "plain"
+    words: int = 0
+    found: list[str] = []
+
+
+class Leaflet(Flow[Tone]):
+    max_concurrency = 1
+
+    @start()
+    def plan(self):
+        self.state.tone, self.state.words = "warm", 10
+        self.state.found.append("plan")
+        return "planned"
+
+    @start()
+    def style(self):
+        return f"style for {self.state.tone}"
+
+    @listen(plan)
+    def write(self, planned):
+        self.state.words += 1
+        self.state.found.append("write")
+        return f"{planned}, {self.state.tone}, {self.state.words}"
+
+    @listen(write)
+    def end(self, text):
+        return f"{text}, {self.state.found}"
+
+
+def test_a_fork_edits_a_field_of_the_state_as_if_a_method_had_set_it(stored):
+    leaflet = Leaflet(checkpoint=stored())
+    leaflet.kickoff(run_id=RUN)
+    fork = leaflet.fork(RUN, branch="dry", edits={"method:plan.state.tone": "dry", "method:plan.state.words": "41"})
+    assert _ran(fork) == ({"write", "end"}, "planned, dry, 42, ['plan', 'write']")
+    assert fork.state == Tone(id=fork.state.id, tone="dry", words=42, found=["plan", "write"])
+    with History(leaflet.checkpoint.location, leaflet.checkpoint.provider) as history:
+        assert history.run(f"{RUN}/dry").values == {**history.run(RUN).values, "tone": "dry", "words": 42}
+        assert [one.address for one in history.run(f"{RUN}/dry").steps if one.edited] == ["method:plan"]
+    both = leaflet.fork(f"{RUN}/dry", edits={"method:plan": "begun", "method:write@plan.state.found": []})
+    assert _ran(both) == ({"end"}, "planned, dry, 42, []")
+    again = leaflet.fork(f"{RUN}/dry", rerun=["method:plan"])
+    assert _ran(again) == ({"plan", "write", "end"}, "planned, warm, 11, ['plan', 'write']")
+
+
+def test_the_state_of_a_fork_is_as_edited_before_it_goes_on(stored):
+    leaflet = Leaflet(checkpoint=stored())
+    leaflet.kickoff(run_id=RUN)
+    with History(leaflet.checkpoint.location, leaflet.checkpoint.provider) as history:
+        history.fork(RUN, branch="dry", edits={"method:plan.state.tone": "dry"})
+        assert history.run(f"{RUN}/dry").values["tone"] == "dry"
+
+
+@pytest.mark.parametrize(
+    ("edits", "error"),
+    [
+        ({"method:plan.state.ton": 1}, "method:plan.state.ton names no field of the state; did you mean 'tone'?"),
+        ({"method:plan.state.words": "many"}, "the edit of words does not fit its state: Input should be a valid int"),
+        ({"method:plan.state.tone": object()}, "the edit of tone does not fit its state"),
+        ({"step:initial_state.state.tone": "x"}, "fork with inputs"),
+    ],
+)
+def test_an_edit_that_the_state_cannot_take_is_refused(memory, edits, error):
+    leaflet = Leaflet(checkpoint=memory())
+    leaflet.kickoff(run_id=RUN)
+    with pytest.raises(ConfigError, match=re.escape(error)):
+        leaflet.fork(RUN, edits=edits)
+    with pytest.raises(ConfigError, match="edits` and in `rerun`"):
+        leaflet.fork(RUN, edits={"method:plan.state.tone": "dry"}, rerun=["method:plan"])
+    with pytest.raises(RefError, match="did you mean 'method:plan'"):
+        leaflet.fork(RUN, edits={"method:plam.state.tone": "dry"})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -50,7 +52,16 @@ def hold(program, setting, *, every=1):
         except ChangeUnused:  # it is inside a try that failed
             continue
         assert values(setting, f"{RUN}/b{number}") == shown(bag), f"{address} done again"
+    for number, address in enumerate(at for at in done if at and not has_failed(at, done)):
+        played(program, setting, edits={f"{address}.state.edited": number}, branch=f"e{number}")
+        assert values(setting, f"{RUN}/e{number}") == shown(bag | {"edited": number}), f"state of {address} edited"
     return cuts
+
+
+def has_failed(address, done):
+    """Whether a step is inside an attempt that has failed, which leaves nothing in the state."""
+    around = [address[: at.start()] for at in re.finditer("/", address)]
+    return any(one not in done for one in around) or any(f"{one}!2" in "".join(done) for one in around)
 
 
 def in_memory():

@@ -317,6 +317,13 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         if "/" not in address and kinds.at(address) is kinds.METHOD:
             self.graph.check_edit(address, codec.decode(value))
 
+    def as_field(self, record: Record, name: str, value: Any) -> Any:
+        """Return a value as a field of the state takes it. Raises ConfigError for one that is unknown or invalid."""
+        kind, flow = self.state_kind, self.run_name
+        kind.check(flow, {name: value})
+        known = kind.made({at: codec.decode(one) for at, one in record.values.items()})
+        return kind.merged(flow, known, {name: value}, "the edit of")[name]
+
     def as_inputs(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return inputs as runs record them. Raises ConfigError for one that is neither a field nor an argument."""
         self.state_kind.check(self.run_name, self.fields_in(inputs))
@@ -387,12 +394,4 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         object.__setattr__(self, "_as_made", {name: one for name, one in self._as_made.items() if name not in fields})
 
 
-_SETTINGS = (
-    "name",
-    "checkpoint",
-    "initial_state",
-    "max_concurrency",
-    "failure_policy",
-    "max_method_calls",
-    "verbose",
-)
+_SETTINGS = ("name", "checkpoint", "initial_state", "max_concurrency", "failure_policy", "max_method_calls", "verbose")

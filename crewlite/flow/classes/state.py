@@ -134,15 +134,18 @@ class StateKind:
             raise _of_secret(flow, secret)
         return {**values, ID: values.get(ID) or new_id}
 
-    def merged(self, flow: str, initial: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of `initial`, with `inputs` in place of some. Raises ConfigError for an invalid input."""
+    def merged(self, flow: str, initial: Any, inputs: Mapping[str, Any], what: str = "the input") -> dict[str, Any]:
+        """Return the fields of `initial`, with `inputs` in place of some.
+
+        Raises ConfigError for an invalid one, which it calls `what`.
+        """
         values = values_of(initial)
         if self.model is None:
             return {**values, **inputs}
         made = self.model.model_construct(**values)
         for name, value in inputs.items():
             known = name in self.model.model_fields
-            values[name] = self._fitting(flow, made, name, value) if known else value
+            values[name] = self._fitting(flow, made, name, value, what) if known else value
         return values
 
     def made(self, values: Mapping[str, Any]) -> Any:
@@ -182,7 +185,7 @@ class StateKind:
         _fill(made, defaults)
         return made
 
-    def _fitting(self, flow: str, made: BaseModel, name: str, value: Any) -> Any:
+    def _fitting(self, flow: str, made: BaseModel, name: str, value: Any, what: str) -> Any:
         try:
             made.__pydantic_validator__.validate_assignment(made, name, value)
         except ValidationError as error:
@@ -190,7 +193,7 @@ class StateKind:
                 (item["msg"] for item in error.errors(include_url=False) if item["loc"][:1] == (name,)), None
             )
             if problem:
-                raise ConfigError(f"flow {flow!r}: the input {name} does not fit its state: {problem}") from None
+                raise ConfigError(f"flow {flow!r}: {what} {name} does not fit its state: {problem}") from None
         return vars(made).get(name, value)
 
 

@@ -1,4 +1,4 @@
-"""Decorators for the verbs of definitions: callable on the class too, or with another function's parameters."""
+"""The parameters of the verbs of definitions, and decorators: a verb may be callable on the class too."""
 
 from __future__ import annotations
 
@@ -6,14 +6,31 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from crewlite.errors import WrongArguments
-from crewlite.runtime.kickoffs.request import KickoffOptions, Request
+from crewlite.kinds import Kind
+from crewlite.runtime.kickoffs.request import Finished, KickoffOptions, Progress, Request
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 D = TypeVar("D")
+
+
+class KickoffTypes(Protocol[P, R_co]):
+    """The parameters and the result of a definition's kickoff: the verbs take their types from these methods."""
+
+    run_kind: ClassVar[Kind]
+
+    def as_request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
+        """Build the request of a kickoff with these arguments."""
+
+    def as_result(self, finished: Finished[Any]) -> R_co:
+        """Build the value that a kickoff returns."""
+
+    def _note_kickoff(self, progress: Progress) -> None:
+        """Keep the progress of a kickoff. Called in the caller's context before each kickoff."""
 
 
 class on_class_too(Generic[P, R]):  # noqa: N801 - a decorator

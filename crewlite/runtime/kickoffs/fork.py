@@ -133,7 +133,7 @@ def changes_for(
     changed = Changes.of(edits, rerun, inputs)
     if definition is None:
         return changed
-    changed = replace(changed, check=definition.check_edit)
+    changed = replace(changed, definition=definition)
     if not changed.inputs:
         return changed
     return replace(changed, inputs=definition.as_inputs(changed.inputs), takes=frozenset(definition.input_names()))

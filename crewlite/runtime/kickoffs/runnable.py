@@ -19,7 +19,7 @@ from crewlite.encoding.codec import Json, digest
 from crewlite.errors import ConfigError
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.runtime.kickoffs.definition_verbs import made_on_class_too, sign
+from crewlite.runtime.kickoffs.definition_verbs import KickoffTypes, made_on_class_too, sign
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, Progress, Request
 from crewlite.texts.tracebacks import shortened
 
@@ -41,21 +41,6 @@ _CONFIG = {"config": "a ref, such as 'latest' or a run_id"}
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-
-
-class KickoffTypes(Protocol[P, R_co]):
-    """The parameters and the result of a definition's kickoff: the verbs take their types from these methods."""
-
-    run_kind: ClassVar[Kind]
-
-    def as_request(self, *args: P.args, **kwargs: P.kwargs) -> Request:
-        """Build the request of a kickoff with these arguments."""
-
-    def as_result(self, finished: Finished[Any]) -> R_co:
-        """Build the value that a kickoff returns."""
-
-    def _note_kickoff(self, progress: Progress) -> None:
-        """Keep the progress of a kickoff. Called in the caller's context before each kickoff."""
 
 
 class ExploreTypes(Protocol[P]):
@@ -245,8 +230,9 @@ class Runnable(ABC, Generic[R]):
                 its head. `latest` is the newest run of this definition.
             branch: The name of the new branch; one is made up if it is left out.
             operation_id: A text or UUID that makes a repeated call safe: it returns the same branch again.
-            edits: Outcomes that replace recorded ones, by address: `{"task:research": "other text"}`. Steps that use
-                them run again; all other steps answer from the record.
+            edits: Outcomes that replace recorded ones, by address: `{"task:research": "other text"}`; fields of the
+                state, as a finished step left it: `{"method:plan.state.tone": "dry"}`. Steps that use them run again;
+                all other steps answer from the record.
             rerun: Addresses of finished steps to run again, together with the steps that use their outcomes.
             inputs: Inputs that replace recorded ones of the same name, and are recorded with the branch; the first
                 kickoff of the branch may replace them once more. Finished tasks whose prompts change because of them
@@ -342,6 +328,10 @@ class Runnable(ABC, Generic[R]):
 
     def check_edit(self, record: Record, address: str, value: Json) -> None:
         """Raise ConfigError if the definition cannot use `value`, recorded, as the outcome of a step of this run."""
+
+    def as_field(self, record: Record, name: str, value: Any) -> Any:
+        """Return a value as a field of the state of this run takes it. Raises ConfigError if it does not fit."""
+        return value
 
     def bound_to(self, config: FromCheckpoint) -> Self:
         """Return a copy whose kickoff resumes from `config`, such as a ref. With None the copy is bound to no run.

@@ -1,4 +1,4 @@
-"""Edits of a fork: replace the outcome of a step, or invalidate it so that the step runs again.
+"""Edits of a fork: replace the outcome of a step, or a field of the state that it left, or have the step run again.
 
 The original branch does not change. The first commit of the fork holds the new outcome. On the fork, a step that is
 asked something else because of the new outcome runs again; every other step answers from the record.
@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from crewlite import kinds
 from crewlite.encoding import codec
-from crewlite.encoding.codec import Json
 from crewlite.errors import AnswerRefused, ConfigError, RefError
 from crewlite.kinds import Kind
 from crewlite.llm.base import LLMReply, ToolCall, whole_reply
@@ -21,11 +20,12 @@ from crewlite.llm.call import recorded
 from crewlite.state.format.addresses import BEGINNING, is_question, outer, outers
 from crewlite.state.format.commit import AskedQuestion, StepRecord, invalidated
 from crewlite.state.format.forms import are_messages
+from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.reading.fitting import Typed, converted, misfit
 from crewlite.state.reading.missing import no_step
-from crewlite.state.verbs import edited_values as values
+from crewlite.state.verbs import edited_state, edited_values as values
 from crewlite.texts.secrets import Secrets
 from crewlite.texts.wording import number_of, what_is
 from crewlite.tools.approval import schema_of
@@ -39,19 +39,22 @@ def changed_steps(
     edits: Mapping[str, Any],
     rerun: Collection[str],
     secrets: Secrets,
-    check: Callable[[Record, str, Json], None] | None = None,
+    definition: edited_state.Editable | None = None,
 ) -> list[StepRecord]:
     """Build the step records of the first commit of a fork: new outcomes for `edits`, tombstones for `rerun`.
 
-    `record` is the record that the fork starts from. Raises RefError for a step that has not finished in it,
-    AnswerRefused for a person's answer that does not fit the question, ConfigError for an edit that cannot be made.
-    `check(record, address, data)` raises ConfigError for an outcome that the definition cannot use.
+    `record` is the record that the fork starts from, `definition` what is to run the fork, if it is known. Raises
+    RefError for a step that has not finished in the record, AnswerRefused for a person's answer that does not fit the
+    question, ConfigError for an edit that cannot be made.
     """
-    steps, both = [], edits.keys() & set(rerun)
-    if both:
+    steps, by_step = list[StepRecord](), dict[str, dict[str, Any]]()
+    for key, value in edits.items():
+        address, name = edited_state.split(key, record.outcomes)
+        by_step.setdefault(address, {})[name] = value
+    if both := by_step.keys() & set(rerun):
         raise ConfigError(f"{min(both)} is in `edits` and in `rerun`; name it in one of the two")
-    changed = edits.keys() | set(rerun)
-    for address, value in edits.items():
+    changed = by_step.keys() | set(rerun)
+    for address, new in by_step.items():
         outcome = _finished(record, address, "edited")
         _check_not_enclosed(address, changed)
         if address == BEGINNING and kinds.has_methods(record.run["definition"]):
@@ -59,13 +62,16 @@ def changed_steps(
                 f"{address} sets the fields of the state with which the flow begins, and has no outcome to edit; "
                 f"fork with inputs={{...}}, which set them"
             )
-        data = _checked(record, outcome, value, secrets)
-        if check:
-            check(record, address, data)
-        steps.append(_edited(outcome, data))
+        data = record.value(address)
+        if edited_state.OUTCOME in new:
+            data = _checked(record, outcome, new.pop(edited_state.OUTCOME), secrets)
+            if definition:
+                definition.check_edit(record, address, data)
+        set_fields = edited_state.operations(record, outcome, new, secrets, definition)
+        steps.append(_edited(outcome, data, [*outcome.changes, *set_fields]))
     for address in rerun:
         ended = record.failures.get(address) or _finished(record, address, "run again")
-        _check_not_enclosed(address, edits.keys())
+        _check_not_enclosed(address, by_step.keys())
         steps.append(invalidated(address, ended.kind) | {"edited": True})
     return steps
 
@@ -97,7 +103,7 @@ def _finished(record: Record, address: str, what: str) -> Outcome:
     return outcome
 
 
-def _edited(outcome: Outcome, data: Any) -> StepRecord:
+def _edited(outcome: Outcome, data: Any, changes: list[Operation]) -> StepRecord:
     edited: StepRecord = {
         "address": outcome.address,
         "kind": outcome.kind,
@@ -107,10 +113,10 @@ def _edited(outcome: Outcome, data: Any) -> StepRecord:
         "ms": 0.0,
         "edited": True,
     }
-    if outcome.changes or kinds.of(outcome.kind) is kinds.METHOD:  # changes and methods keep their place in the order
+    if changes or kinds.of(outcome.kind) is kinds.METHOD:  # changes and methods keep their place in the order
         edited |= {"order": list(outcome.order)}
-    if outcome.changes:
-        edited |= {"state": list(outcome.changes)}
+    if changes:
+        edited |= {"state": changes}
     return {"question": dict(outcome.question), **edited} if outcome.question else edited
 
 

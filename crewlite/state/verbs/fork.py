@@ -11,7 +11,7 @@ from uuid import UUID
 
 from crewlite import errors, events
 from crewlite.definitions.definition import check_inputs, to_rerun
-from crewlite.encoding.codec import Json, digest, encode, laid_over
+from crewlite.encoding.codec import digest, encode, laid_over
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
 from crewlite.refs import as_operation_id, check_name
@@ -24,8 +24,10 @@ from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemor
 from crewlite.state.providers.reading import not_saved
 from crewlite.state.reading.locate import abandoned_by
 from crewlite.state.reading.located import Located
+from crewlite.state.verbs import edited_state
 from crewlite.state.verbs.accepted_inputs import check_accepted
 from crewlite.state.verbs.edit import changed_steps
+from crewlite.state.verbs.edited_state import Editable
 from crewlite.state.verbs.from_outside import appended
 from crewlite.state.verbs.transfer import commits
 from crewlite.system.forked import cached_property
@@ -43,8 +45,8 @@ class Changes:
     """New values for some of the recorded inputs, by name."""
     takes: frozenset[str] = frozenset()
     """Names of inputs that the current definition takes, which may be more than the recorded definition takes."""
-    check: Callable[[Record, str, Json], None] | None = None
-    """Raises ConfigError for an edit that the current definition cannot use: `check` of `changed_steps`."""
+    definition: Editable | None = None
+    """The current definition, which says what edits it can use; None if it is not known."""
 
     @classmethod
     def of(
@@ -138,7 +140,7 @@ def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = No
         )
     secrets = secrets or Secrets.of()
     check_accepted(record, changed.inputs, changed.takes)
-    steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets, changed.check), CommitParts()
+    steps, parts = changed_steps(record, changed.edits, changed.rerun, secrets, changed.definition), CommitParts()
     given: Any = secrets.mask_data(encode(changed.inputs, "inputs"))
     inputs = laid_over(record.run["inputs"], given)
     if digest(inputs) != digest(record.run["inputs"]):
@@ -147,6 +149,8 @@ def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = No
             steps.append(invalidated("", record.outcomes[""].kind))
     if steps:
         parts["steps"] = steps
+    if seen := edited_state.shown(record, steps):
+        parts["values"] = {"seen": seen}
     return parts
 
 
