@@ -201,7 +201,7 @@ class BaseTool(Described, Resource):
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as the code of the tool gets them. Raises pydantic.ValidationError."""
         checked = self.arguments.model_validate(arguments)
-        return {name: getattr(checked, name) for name in type(checked).model_fields}
+        return {name: getattr(checked, name) for name in type(checked).model_fields} | (checked.model_extra or {})
 
     def is_told_of(self, error: Exception) -> bool:
         """Return whether the model is told of an error that a call raised. Any other error fails the task."""

@@ -20,7 +20,7 @@ _ENTRY = re.compile(r"^(\s+)(\w+)\s*(?:\([^)]*\))?:\s*(.+)$")
 
 
 def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
-    """A pydantic model of the arguments of `fn`; unknown arguments are refused. Raises ConfigError."""
+    """A pydantic model of the arguments of `fn`; only `**kwargs` take unknown ones. Raises ConfigError."""
     try:
         hints = get_type_hints(_annotated(fn), include_extras=True)
     except NameError as error:
@@ -30,8 +30,12 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
         ) from error
     described = argument_descriptions(inspect.getdoc(fn) or "")
     fields: dict[str, Any] = {}
-    for parameter in inspect.signature(fn).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+    parameters = inspect.signature(fn).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    for parameter in parameters:
+        if takes_any and parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise ConfigError(
                 f"Tool {name!r} takes {parameter}; a model passes arguments by name, so give each one a name"
             )
@@ -41,7 +45,9 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
     try:
         with warnings.catch_warnings():  # an argument may well be called `json` or `copy`
             warnings.filterwarnings("ignore", message="Field name .* shadows an attribute")
-            return create_model(f"{name}_arguments", __config__=ConfigDict(extra="forbid"), **fields)
+            return create_model(
+                f"{name}_arguments", __config__=ConfigDict(extra="allow" if takes_any else "forbid"), **fields
+            )
     except (PydanticUserError, NameError) as error:
         hints = {argument: field[0] for argument, field in fields.items()}
         raise cannot_pass(name, hints, str(error).partition("\n")[0]) from None

@@ -171,11 +171,26 @@ def test_arguments_by_name_only_are_welcome():
     assert asyncio.run(use.arun(a=1)) == 1
 
 
+def test_a_tool_that_takes_any_keyword_is_given_all_that_a_model_passes():
+    @tool
+    def use(a: int, *args, **kwargs) -> str:
+        """Use."""
+        return f"{a} {args} {kwargs}"
+
+    class Use(BaseTool):
+        name: str = "use"
+        description: str = "Use."
+
+        def _run(self, **kwargs):
+            return str(kwargs)
+
+    assert asyncio.run(use.arun(a=1, b=[2])) == "1 () {'b': [2]}"
+    assert asyncio.run(Use().arun(a=1, b=[2])) == "{'a': 1, 'b': [2]}"
+    assert use.arguments.model_json_schema()["additionalProperties"] is True
+    assert use.takes == ("a",)
+
+
 def variadic(*args: int):
-    """Use."""
-
-
-def keywords(**kwargs: int):
     """Use."""
 
 
@@ -183,7 +198,7 @@ def positional(a: int, /):
     """Use."""
 
 
-@pytest.mark.parametrize(("fn", "found"), [(variadic, r"\*args"), (keywords, r"\*\*kwargs"), (positional, "a: ")])
+@pytest.mark.parametrize(("fn", "found"), [(variadic, r"\*args"), (positional, "a: ")])
 def test_arguments_without_a_name_are_refused(fn, found):
     with pytest.raises(ConfigError, match=f"takes {found}.*by name"):
         tool(fn)
