@@ -11,7 +11,7 @@ from collections.abc import Mapping
 _KNOWN = "what a run should remember goes into its inputs, or is looked up by a tool"
 _SEARCHED = "passages of knowledge are found by their words, without a store: Agent(knowledge_sources=[...])"
 _QUERY = "what is found for a text: Knowledge(sources=[...]).query(text)"
-_LOADS = "a subclass of KnowledgeSource returns the texts of other files from load_content"
+_LOADS = "a subclass of KnowledgeSource returns the texts of other files from load_content, as in docs/knowledge.md"
 _FEEDBACK = "a run without a terminal waits by itself: kickoff(answers=...) answers it"
 _FAILURE = "a tool that cannot do its work raises an error, which the model is told; BaseTool(failure_policy=...)"
 _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"

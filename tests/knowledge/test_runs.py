@@ -149,6 +149,22 @@ def test_a_definition_comes_back_from_its_record_with_the_files_it_names(stored)
     assert made.tasks[0].agent.knowledge_sources[0].content == {Path("knowledge/fees.md"): "Boats pay 9 euros."}
 
 
+def test_a_rebuild_says_how_to_pass_a_file_that_has_moved(stored):
+    for path in ("fees.md", "hours.md"):
+        Path(path).write_text("Boats pay 9 euros.")
+    both = FileKnowledgeSource(file_paths=["fees.md", "hours.md"])
+    crew = office(clerk(knowledge_config=None), checkpoint=stored(), knowledge_sources=["hours.md", both])
+    crew.kickoff(inputs={"number": 7}, run_id="r")
+    Path("fees.md").rename("prices.md")
+    bind = {"llm": ScriptedLLM(["done"])}
+    with pytest.raises(ConfigError, match=r"bind={'knowledge_sources.1': \[its path, 'hours.md'\]}$"):
+        Crew.from_checkpoint(stored(restore_from="r"), bind=bind)
+    made = Crew.from_checkpoint(
+        stored(restore_from="r"), bind=bind | {"knowledge_sources.1": ["prices.md", "hours.md"]}
+    )
+    assert list(made.knowledge_sources[1].content) == [Path("prices.md"), Path("hours.md")]
+
+
 def test_a_secret_in_a_passage_is_not_recorded(stored):
     class Keyed(FileKnowledgeSource):
         api_key: str

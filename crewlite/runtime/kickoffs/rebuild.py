@@ -14,7 +14,15 @@ from typing import Any, Generic, TypeVar
 from crewlite import kinds
 from crewlite.definitions.definition import Definition, Described
 from crewlite.encoding.codec import JsonObject
-from crewlite.errors import BindMissing, ConfigError, CrewliteError, JournalCorrupt, RunMismatch, meant
+from crewlite.errors import (
+    BindMissing,
+    ConfigError,
+    CrewliteError,
+    JournalCorrupt,
+    KnowledgeMissing,
+    RunMismatch,
+    meant,
+)
 from crewlite.llm.model import LLM
 from crewlite.runtime.kickoffs.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
@@ -280,11 +288,21 @@ class Draft(Generic[D]):
         try:
             made = cls(**given)
         except ConfigError as error:
-            raise ConfigError(f"{what or self._found.where} cannot be rebuilt: {error}") from None
+            moved = self._hint_moved(error) if isinstance(error, KnowledgeMissing) else ""
+            raise ConfigError(f"{what or self._found.where} cannot be rebuilt: {error}{moved}") from None
         for name, field in self._fields.items():
             if isinstance(field, list):
                 _check_tool_names([part for part in field if part.value is not None], getattr(made, name))
         return made
+
+    def _hint_moved(self, error: KnowledgeMissing) -> str:
+        """Return how to pass the new path of a recorded file that is not there any more; "" if no record named it."""
+        items = (part for field in self._fields.values() if isinstance(field, list) for part in field)
+        for part in items:
+            if isinstance(part.value, list) and error.path in part.value:
+                paths = ", ".join("its path" if path == error.path else repr(path) for path in part.value)
+                return f". If the file has moved, pass bind={{{part.name!r}: [{paths}]}}"
+        return ""
 
     def _class(self) -> type[D]:
         if self._own is None or self._own.value is None:
