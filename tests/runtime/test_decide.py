@@ -12,7 +12,8 @@ from crewlite.encoding import codec
 from crewlite.recovery import Fallback, Replan, Resume, Retry, Rollback
 from crewlite.runtime.steps.attempts import Continuation, continuation, done_anew, following, next_attempt
 from crewlite.runtime.steps.mode import MAY_DIFFER, Mode, StepQuestion
-from crewlite.runtime.steps.replay import Execute, Refuse, Reraise, Reuse, decide, missed
+from crewlite.runtime.steps.replay import Execute, Refuse, Reraise, Reuse, decide
+from crewlite.runtime.steps.required import missed
 from crewlite.state.format.edits import Edit
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record

@@ -21,12 +21,11 @@ from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, ConfigError, StepTimeout, Suspended
 from crewlite.ids import after, now
 from crewlite.runtime.people.answer_forms import listed
-from crewlite.runtime.people.question import LATE, Question, QuestionEvents
+from crewlite.runtime.people.question import LATE, Question, QuestionEvents, recorded_answer, recorded_question
 from crewlite.runtime.people.terminal import terminal
 from crewlite.runtime.steps.budgets import paused
 from crewlite.runtime.steps.future import requested
 from crewlite.runtime.steps.mode import Basis
-from crewlite.runtime.steps.replay import recorded_answer, recorded_question
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import NAME_RULE, can_be_name
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer

@@ -15,6 +15,9 @@ from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, AnswerTimeout, ConfigError
 from crewlite.runtime.people.answer_forms import adapter_of, choices_shown, listed
 from crewlite.runtime.people.terminal import Over, answer, piped, terminal
+from crewlite.runtime.steps.mode import Basis
+from crewlite.state.format.commit import AskedQuestion, GivenAnswer
+from crewlite.state.format.record import Record
 from crewlite.state.reading.fitting import misfit, typed
 
 LATE: Any = object()
@@ -127,3 +130,23 @@ class Question:
             )
         shown, wanted = f"{self.text} {choices_shown(self.json_schema)}", self.json_schema
         return answer(shown, lambda said: self.read(typed(said, wanted), self.text), over)
+
+
+def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
+    """Return the question to a person recorded at an address, if it has this digest and this basis; else None."""
+    asked = record.asked.get(address)
+    if asked is None or asked.get("digest") != digest:
+        return None
+    return asked if basis.holds(record.asked_in[address], asked.get("rests_on")) else None
+
+
+def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:
+    """Return the answer that a person has given to this question; None if nobody has.
+
+    An answer that was given before the question was asked counts on any basis, a later one on its question's basis.
+    """
+    given = record.answers.get(address)
+    if given and given.get("ahead"):
+        return given
+    asked = recorded_question(record, address, digest, basis)
+    return record.answer_to(asked) if asked else None

@@ -21,10 +21,11 @@ from crewlite.recovery import Guard, Policy, Remedy
 from crewlite.recovery.guards import Shared, guards_inside
 from crewlite.recovery.policy import nearest
 from crewlite.recovery.types import RecoveryContext
-from crewlite.runtime.steps import doubts, remedies, replay
+from crewlite.runtime.steps import doubts, remedies
 from crewlite.runtime.steps.budgets import HeldBudget
 from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.mode import Basis, Mode
+from crewlite.runtime.steps.required import missed
 from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots
@@ -388,7 +389,7 @@ class Frame(Scope):
     def check_none_missed(self) -> None:
         """Raise NonDeterminism if the step has ended without requesting a recorded step inside it."""
         children, mode, prefix = self.children, self.inherited.mode, self.children.prefix
-        if left := replay.missed(self.run.record, mode, prefix, children.unrequested):
+        if left := missed(self.run.record, mode, prefix, children.unrequested):
             asked, expected = ", ".join(list(children.asked)[-3:]) or "none", ", ".join(left[:3])
             unkeyed = [at for at in left if kinds.at(at).takes_key and "#[" not in at.removeprefix(prefix)]
             beside = not all(map(is_counted, unkeyed))

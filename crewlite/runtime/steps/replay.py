@@ -1,26 +1,34 @@
 """Decide what happens to a step that code requests: answer it from the record, run it, or refuse it.
 
-A step is known by its address and by its question, whose digest is recorded with its outcome. The decision is made from
-data alone, for a run and for a preview of it. Under strict replay the steps inside a step follow from its question, so
-its code must request the recorded steps again. The exceptions: steps that came after a failure which is now retried,
-forks with edits or other inputs, and steps that may differ, with what came after them.
+A step is known by its address and by its question, whose digest is recorded with its outcome. `decide` goes through
+these rules in order, and the first one that fits decides. It looks at data alone, for a run and for a preview of it.
+
+1. What the recorded end of the step rested on has changed: it runs.
+2. The code has diverged from the record before: it runs. Edits, and calls with effect="once", still answer.
+3. It may differ, and is requested before steps that had ended before it: it runs, and the code is on a new course.
+4. It ended with the same question: its outcome answers. A failure that the code handled is raised again.
+5. It ended with another question, and is free to: what `Step.drift` says.
+6. It ended with another question, and must have the recorded one (under strict replay, or as a call with
+   effect="once" in code that differs): an edit answers; it runs if something explains the change, or is refused.
+7. It has no end that answers, under strict replay: it runs unless recorded steps were passed over (required.py).
+8. Otherwise it runs.
+
+Last of all, a step never runs over an edit of this fork: that is refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from crewlite import kinds
 from crewlite.encoding import codec
-from crewlite.runtime.steps.attempts import is_call_made_once, is_retried
-from crewlite.runtime.steps.mode import DIFFERS, MAY_DIFFER, RESTS_ON, Basis, Mode, StepQuestion
+from crewlite.runtime.steps.attempts import is_retried
+from crewlite.runtime.steps.mode import DIFFERS, MAY_DIFFER, RESTS_ON, Mode, StepQuestion
 from crewlite.runtime.steps.other_forms import other_forms
-from crewlite.state.format.addresses import is_right_below, prefix_beside
-from crewlite.state.format.commit import AskedQuestion, GivenAnswer
-from crewlite.state.format.earlier import has_other_inputs, is_before_change, is_own_edit
+from crewlite.runtime.steps.required import comes_earlier, free_from, needed, passed_over
+from crewlite.state.format.earlier import is_before_change, is_own_edit
 from crewlite.state.format.numbering import is_counted
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
@@ -74,8 +82,6 @@ class Refuse:
     """The recorded steps concerned."""
 
 
-_Ends = Mapping[str, Outcome | Attempt]
-"""A part of `Record.ends`."""
 Decision = Reuse | Reraise | Execute | Refuse
 EXECUTE = Execute()
 """Run the step, and let later outcomes in the record apply. One case is a step of which nothing is recorded."""
@@ -92,41 +98,56 @@ def mode_after(mode: Mode, decision: Reuse | Reraise | Execute) -> Mode:
     return mode
 
 
+class _Case(NamedTuple):
+    """A requested step, and what decides about it."""
+
+    record: Record
+    question: StepQuestion
+    mode: Mode
+    unrequested: Collection[str]
+    ended: Outcome | Attempt | None
+    """The outcome or final failure of the step, if that is recorded."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the step ended with the question that it is asked now."""
+        return self.ended is not None and self.ended.fingerprint == self.question.digest
+
+    @property
+    def may_differ(self) -> bool:
+        """Whether the step is one whose question may change also under strict replay."""
+        return self.question.drift == MAY_DIFFER
+
+
 def decide(record: Record, question: StepQuestion, mode: Mode, unrequested: Collection[str] = ()) -> Decision:
     """Decide whether the requested step returns its recorded outcome, raises its recorded failure, runs or is refused.
 
     `unrequested`: addresses of the recorded steps with the same parent that code has not requested yet.
     """
-    ended = record.end(question.address)
-    decision = _decided(record, ended, question, mode, unrequested)
-    lost = isinstance(decision, Execute) and is_edit_to_keep(record, ended, mode)
-    return Refuse("edit lost", (question.address,)) if lost else decision
-
-
-def _decided(
-    record: Record, ended: Outcome | Attempt | None, question: StepQuestion, mode: Mode, unrequested: Collection[str]
-) -> Decision:
-    if ended is not None and not _stands(record, ended, question):
-        return EXECUTE
-    if mode.diverged and not _applies_on_any_course(record, ended, question, mode):
-        return EXECUTE
-    if ended is not None and question.is_early and _comes_earlier(record, ended, question, mode, unrequested):
-        return NEW_COURSE
-    same = ended is not None and ended.fingerprint == question.digest
-    if isinstance(ended, Outcome):
-        verdict = _answered(record, ended, question, mode, unrequested)
-        if verdict != EXECUTE:
-            return verdict
-    elif ended and same and mode.strict_replay and not is_retried(ended.address, record, mode.rerun):
-        return Reraise(ended)
-    if mode.strict_replay and not mode.diverged:
-        return _unanswered(record, ended, question, mode, unrequested)
-    return EXECUTE
+    case = _Case(record, question, mode, unrequested, record.end(question.address))
+    decision = _decided(case)
+    if isinstance(decision, Execute) and is_edit_to_keep(record, case.ended, mode):
+        return Refuse("edit lost", (question.address,))
+    return decision
 
 
 def is_edit_to_keep(record: Record, ended: Outcome | Attempt | None, mode: Mode) -> bool:
     """Return whether a step ended with an edit that holds whatever else changes: after a rollback it does not."""
     return is_own_edit(record, ended) and not mode.rolled_back
+
+
+def _decided(case: _Case) -> Decision:
+    """Go through the rules of this module, in order."""
+    record, question, mode, unrequested, ended = case
+    if ended and not _stands(record, ended, question):
+        return EXECUTE
+    if mode.diverged and not _applies_on_any_course(case):
+        return EXECUTE
+    if ended and question.is_early and comes_earlier(record, ended, question, mode, unrequested):
+        return NEW_COURSE
+    if answer := _answer(case):
+        return answer
+    return _without_answer(case) if mode.strict_replay and not mode.diverged else EXECUTE
 
 
 def _stands(record: Record, ended: Outcome | Attempt, question: StepQuestion) -> bool:
@@ -137,172 +158,72 @@ def _stands(record: Record, ended: Outcome | Attempt, question: StepQuestion) ->
     return is_own_edit(record, ended) or question.basis.holds(ended.seq, ended.provenance.get(RESTS_ON))
 
 
-def _applies_on_any_course(record: Record, ended: Outcome | Attempt | None, question: StepQuestion, mode: Mode) -> bool:
+def _applies_on_any_course(case: _Case) -> bool:
     """Return whether the recorded end of a step applies although an earlier step differs from the record.
 
     An edit of this fork does. So does a call with effect="once" that the code would repeat, except in a fork whose
     changes lead to the call: it makes that call again, see `allow_effects` of `fork`.
     """
+    record, question, mode, _, ended = case
     if is_edit_to_keep(record, ended, mode):
         return True
-    same = isinstance(ended, Outcome) and ended.fingerprint == question.digest
-    return question.once and (mode.goes_otherwise or (same and not is_before_change(record, question.address)))
+    repeats = isinstance(ended, Outcome) and case.is_same and not is_before_change(record, question.address)
+    return question.once and (mode.goes_otherwise or repeats)
 
 
-def recorded_question(record: Record, address: str, digest: str, basis: Basis) -> AskedQuestion | None:
-    """Return the question to a person recorded at an address, if it has this digest and this basis; else None."""
-    asked = record.asked.get(address)
-    if asked is None or asked.get("digest") != digest:
-        return None
-    return asked if basis.holds(record.asked_in[address], asked.get("rests_on")) else None
+def _answer(case: _Case) -> Decision | None:
+    """Decide about a step by its recorded end; None if that does not decide."""
+    _, question, mode, _, ended = case
+    if not isinstance(ended, Outcome):
+        retried = ended is None or is_retried(ended.address, case.record, mode.rerun)
+        return Reraise(ended) if ended and case.is_same and mode.strict_replay and not retried else None
+    if not ended.address:  # the root step: the kickoff has decided about its outcome already
+        return None if mode.superseded else Reuse(ended, ended.drifted)
+    if not case.is_same and (mode.strict_replay or (mode.differs and question.once)):
+        return _answer_to_another(case, ended)
+    if ended.drifted and mode.on_drift != "keep" and not question.once:
+        return Refuse("drifted", ended.drifted[:1]) if mode.on_drift == "error" else None
+    return Reuse(ended, ended.drifted) if case.is_same else _as_drift_says(case, ended)
 
 
-def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:
-    """Return the answer that a person has given to this question; None if nobody has.
-
-    An answer that was given before the question was asked counts on any basis, a later one on its question's basis.
-    """
-    given = record.answers.get(address)
-    if given and given.get("ahead"):
-        return given
-    asked = recorded_question(record, address, digest, basis)
-    return record.answer_to(asked) if asked else None
-
-
-def _answered(
-    record: Record, recorded: Outcome, question: StepQuestion, mode: Mode, unrequested: Collection[str]
-) -> Reuse | Execute | Refuse:
-    """Decide whether a step returns its recorded outcome, runs again or is refused."""
-    if not recorded.address:  # the root step: the kickoff has decided about its outcome already
-        return EXECUTE if mode.superseded else Reuse(recorded, recorded.drifted)
-    same = recorded.fingerprint == question.digest
-    if not same and (mode.strict_replay or (mode.differs and question.once)):
-        return _answered_strictly(record, recorded, question, mode, unrequested)
-    if recorded.drifted and mode.on_drift != "keep" and not question.once:
-        return Refuse("drifted", recorded.drifted[:1]) if mode.on_drift == "error" else EXECUTE
-    drift = question.drift if question.drift != "configured" else "rerun" if mode.reruns() else mode.on_drift
-    if same or drift == "keep":
-        keeps_own = same or recorded.edited
-        return Reuse(recorded, recorded.drifted if keeps_own else (recorded.address,))
+def _as_drift_says(case: _Case, recorded: Outcome) -> Reuse | Execute | Refuse:
+    """Decide about a step whose question has changed, and is free to."""
+    asked, mode = case.question.drift, case.mode
+    drift = asked if asked != "configured" else "rerun" if mode.reruns() else mode.on_drift
+    if drift == "keep":
+        return Reuse(recorded, recorded.drifted if recorded.edited else (recorded.address,))
     if drift == "error":
         return Refuse("drifted", (recorded.address,))
-    return Execute(diverges=drift in ("diverge", MAY_DIFFER), differs=drift == MAY_DIFFER)
+    return Execute(diverges=drift != "rerun", differs=drift == MAY_DIFFER)
 
 
-def _answered_strictly(
-    record: Record, recorded: Outcome, question: StepQuestion, mode: Mode, unrequested: Collection[str]
-) -> Reuse | Execute | Refuse:
-    """Decide as `_answered` does, and refuse a step whose question is not the recorded one, as strict replay does.
+def _answer_to_another(case: _Case, recorded: Outcome) -> Reuse | Execute | Refuse | None:
+    """Decide about a step whose question is not the recorded one, and should be; None if a change explains that.
 
-    It makes exceptions for a question recorded in another form, an edited branch, other inputs, `mode.reruns`, a step
-    that may differ, and steps after such a step that was left out.
+    The changes are those of a fork, a step that may differ, a step left out which might, and `mode.reruns`.
     """
+    record, question, mode, unrequested, _ = case
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in other_forms(question.asked)):
         return Reuse(recorded, recorded.drifted)
     address = recorded.address
-    if is_before_change(record, address) or (record.edited and not question.once):  # it may ask other questions
-        return Reuse(recorded, recorded.drifted) if recorded.edited else EXECUTE
-    is_free = _free_from(record, (*unrequested, address)) <= recorded.seq
-    may_differ = question.drift == MAY_DIFFER or (is_free and not question.once)
-    if may_differ or mode.reruns(once=question.once):
+    if is_before_change(record, address) or (record.edited and not question.once):
+        return Reuse(recorded, recorded.drifted) if recorded.edited else None
+    is_free = free_from(record, (*unrequested, address)) <= recorded.seq
+    if case.may_differ or (is_free and not question.once) or mode.reruns(once=question.once):
         return NEW_COURSE
     return Refuse("other question", (address,))
 
 
-def _unanswered(
-    record: Record, ended: Outcome | Attempt | None, question: StepQuestion, mode: Mode, unrequested: Collection[str]
-) -> Execute | Refuse:
+def _without_answer(case: _Case) -> Execute | Refuse:
     """Decide under strict replay whether a step that the record does not answer runs, or contradicts the record."""
-    passed, may_differ = _passed_over(record, question, mode, unrequested), question.drift == MAY_DIFFER
-    contradicts = bool(passed) or (isinstance(ended, Attempt) and ended.fingerprint != question.digest)
-    if question.moved or (may_differ and contradicts):  # moved: another call was made where the order places this one
+    record, question, mode, unrequested, ended = case
+    passed = passed_over(record, question, mode, unrequested)
+    contradicts = bool(passed) or (isinstance(ended, Attempt) and not case.is_same)
+    if question.moved or (case.may_differ and contradicts):  # moved: another call was made where this one would be
         return NEW_COURSE
     begun = not question.in_turn or question.address in record.events.starts
-    if needed := _needed(record, mode, passed, () if begun else unrequested):
-        return Refuse("passed over", needed)
-    is_free = mode.differs or _free_from(record, unrequested) < math.inf
-    is_new = may_differ and not is_counted(question.address)  # its address follows from its question
+    if left_out := needed(record, mode, passed, () if begun else unrequested):
+        return Refuse("passed over", left_out)
+    is_free = mode.differs or free_from(record, unrequested) < math.inf
+    is_new = case.may_differ and not is_counted(question.address)  # its address follows from its question
     return Execute(diverges=is_free and contradicts, differs=is_free or is_new)
-
-
-def _passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested: Collection[str]) -> _Ends:
-    """Return the recorded steps that the code requested before this one, and now has not; {} if this one may be new."""
-    address = question.address
-    if not unrequested or question.comes_late or not is_counted(address):
-        return {}
-    if record.earlier_inputs or address in record.void:  # a changed fork may request other steps; void: it is not new
-        return {}
-    if question.drift != MAY_DIFFER:  # while the code waits for such a step, nothing else ends beside it
-        beside = record.events.beside(address)
-        unrequested = [at for at in unrequested if not ((ended := record.end(at)) and beside(ended.seq))]
-    left = _must_be_requested(record, mode, prefix_beside(address), unrequested)
-    return {at: one for at, one in left.items() if is_counted(at)}
-
-
-def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> tuple[str, ...]:
-    """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
-    return _needed(record, mode, _must_be_requested(record, mode, prefix, unrequested), unrequested)
-
-
-def _needed(record: Record, mode: Mode, left_out: _Ends, open_ones: Collection[str]) -> tuple[str, ...]:
-    """Return the recorded steps without which unchanged code does not come so far.
-
-    Of the ended steps `left_out`, these are those before the first one that the code may leave out; of `open_ones`, if
-    it may leave out none, those that are, or hold, a call in doubt.
-    """
-    if not mode.binds or mode.differs:
-        return ()
-    free = _free_from(record, left_out)
-    needed = [at for at, ended in left_out.items() if ended.seq < free]
-    cut = () if _free_from(record, open_ones) < math.inf else mode.left.intersection(open_ones)
-    return (*needed, *sorted(at for at in cut if not record.end(at)))
-
-
-def _comes_earlier(
-    record: Record, ended: Outcome | Attempt, question: StepQuestion, mode: Mode, unrequested: Collection[str]
-) -> bool:
-    """Return whether a step is requested before steps that had ended before it, so that it is another step than then.
-
-    Calls with effect="once" are not counted: they keep their places when the steps around them become void.
-    """
-    passed = _passed_over(record, question, mode, unrequested)
-    return any(one.order < ended.order and not is_call_made_once(record, one) for one in passed.values())
-
-
-def _must_be_requested(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> _Ends:
-    """Return the ends of the `unrequested` steps that unchanged code must request; {} if the code may do otherwise."""
-    if not mode.binds or record.edited or not unrequested:
-        return {}
-    tried_again = _tried_again(record, prefix)
-
-    def may_be(at: str, seq: int) -> bool:
-        retried = any(first <= seq < end for first, end in tried_again)
-        return retried or kinds.at(at).is_about_failure or has_other_inputs(record, at)
-
-    ended = {at: record.ends[at] for at in sorted(unrequested) if at in record.ends}
-    return {at: one for at, one in ended.items() if not may_be(at, one.seq)}
-
-
-def _free_from(record: Record, addresses: Iterable[str]) -> float:
-    """Return the seq of the first of these steps that may differ, or that code recorded which differed; inf for none.
-
-    Steps committed from there on need not be requested again: the code may have left out the first one.
-    """
-    known = (ended for at in addresses if (ended := record.end(at)))
-    free = (one.seq for one in known if MAY_DIFFER in one.provenance or DIFFERS in one.provenance)
-    return min(free, default=math.inf)
-
-
-def _tried_again(record: Record, prefix: str) -> list[tuple[int, float]]:
-    """Return (first, end) of the ranges of commits after failures below `prefix` whose steps were then tried again.
-
-    Steps committed in such a range need not be requested again. A range ends where the step has ended otherwise.
-    """
-    ranges = list[tuple[int, float]]()
-    for at, tries in record.attempts.items():
-        if is_right_below(at, prefix):
-            end = record.ends[at].seq if at in record.ends else math.inf
-            ranges += [
-                (attempt.seq, end) for attempt in tries if attempt.final and not attempt.void and attempt.seq < end
-            ]
-    return ranges
