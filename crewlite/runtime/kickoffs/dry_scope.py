@@ -18,7 +18,7 @@ from crewlite.errors import AnswerRefused, CrewliteError, InDoubt, NotCodable
 from crewlite.runtime.kickoffs.outcomes_to_come import OutcomesToCome
 from crewlite.runtime.people.question import recorded_answer
 from crewlite.runtime.steps.attempts import done_anew, failed_before, next_attempt
-from crewlite.runtime.steps.earlier_calls import NOTHING_EARLIER, calls_before
+from crewlite.runtime.steps.once_results import NOTHING_EARLIER, calls_before
 from crewlite.runtime.steps.replay import Reraise, Reuse
 from crewlite.runtime.steps.replayed import recorded_error, recorded_value
 from crewlite.runtime.steps.run import Run

@@ -46,7 +46,7 @@ class Children(Numbering):
     task: asyncio.Task[Any] | None = None
     """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
     unrequested_calls: dict[str, None] | None = None
-    """Calls with effect="once" that were begun in this attempt before: see `made_once`. None if not looked up yet."""
+    """Calls with effect="once" that were begun in this attempt before, for `once_addresses`; None if not looked up."""
     recorded_calls: Iterator[str] | None = None
     """Addresses of the calls of the last reply, if that came from the record; none if they follow from their order."""
     drifted: tuple[str, ...] = ()

@@ -38,9 +38,9 @@ from crewlite.runtime.steps.doubts import (
     may_have_taken_effect,
     planned,
 )
-from crewlite.runtime.steps.earlier_calls import NOTHING_EARLIER, Earlier, calls_before
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, kept
 from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.once_results import NOTHING_EARLIER, Earlier, calls_before
 from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format import addresses
@@ -55,7 +55,7 @@ T = TypeVar("T")
 M = TypeVar("M")
 
 
-class Ended(NamedTuple):
+class OutcomeFacts(NamedTuple):
     """The facts about an outcome that its commit needs. The defaults are those of an outcome that took no work."""
 
     changes: Sequence[Operation] = ()
@@ -87,7 +87,7 @@ class Execution(Generic[T]):
     """What its events have in common."""
     budgets: tuple[HeldBudget, ...] = ()
 
-    async def outcome(self) -> tuple[T, Ended]:
+    async def outcome(self) -> tuple[T, OutcomeFacts]:
         """Make attempts until one succeeds or no remedy is left. Returns the outcome, and what its commit needs.
 
         Raises InDoubt, or the error of the last attempt.
@@ -120,10 +120,10 @@ class Execution(Generic[T]):
                 failed = failed or self._raised(frame, error, clock)
             states.end(view, finished=failed is None)
             if failed is None:
-                return value, Ended(changes, conflicts, frame, number, _ms(clock))
+                return value, OutcomeFacts(changes, conflicts, frame, number, _ms(clock))
             remedy = await remedied(step, frame, failed, number, past)
             if isinstance(remedy, Abort):  # the outcome counts, though it reports a failure: else `remedied` has raised
-                return value, Ended(frame=frame, attempt=number, milliseconds=failed.milliseconds)
+                return value, OutcomeFacts(frame=frame, attempt=number, milliseconds=failed.milliseconds)
             if isinstance(failed.error, StateConflict) and failed.error.address == address and outer.state:
                 self.start = outer.state.newest_inside()
             run.once.leave(frame.children.prefix)
@@ -145,14 +145,14 @@ class Execution(Generic[T]):
         usage = self.step.usage_of_failure() if self.step.usage_of_failure else None
         return FailedAttempt(error, _ms(clock), self._said(frame), usage=usage)
 
-    async def _prepared(self) -> tuple[T, Ended] | None:
-        """Do what precedes the first attempt. Return an outcome that takes no work, if there is one (see `_known`)."""
+    async def _prepared(self) -> tuple[T, OutcomeFacts] | None:
+        """Do what precedes the first attempt. Return an outcome that takes no work, if there is one."""
         run, step, address, inherited = self.outer.run, self.step, self.address, self.outer.inherited
         self.origin = self.outer.origin_of(step, address)
         if self.slots:
             await self.slots.take()
         may_be_known = address in run.doubts or step.cache or step.effect == "once"  # for speed: no others are
-        if may_be_known and (known := await self._known()):
+        if may_be_known and (known := await self._without_work()):
             return known
         if step.own_state and address:
             self.start = Start({})
@@ -164,7 +164,7 @@ class Execution(Generic[T]):
             await admit(step, inherited.budgets, self.outer.announce)
         return None
 
-    async def _known(self) -> tuple[T, Ended] | None:
+    async def _without_work(self) -> tuple[T, OutcomeFacts] | None:
         """Return an outcome that takes no work: a person's answer, a cached one, that of an earlier call; else None.
 
         A call with effect="once" is recorded as intended before it is made. Raises InDoubt, NonDeterminism.
@@ -175,28 +175,29 @@ class Execution(Generic[T]):
         if in_doubt:
             check_asks_the_same(run, step, address, self.fingerprint, self.outer.inherited.mode)
             if address in run.answers and step.answer:
-                return given_by_person(run, step.answer, address), Ended()
-        earlier = await self._earlier(in_doubt) if once else NOTHING_EARLIER
+                return given_by_person(run, step.answer, address), OutcomeFacts()
+        earlier = await self._earlier_calls(in_doubt) if once else NOTHING_EARLIER
         origin = f"{run.run_id}/{run.branch}@"
         if made := earlier.made:
-            return step.decode(run.record.value(made.address)), Ended(made.changes, reused=origin + made.address)
-        if earlier.known and step.answer:
-            return given_by_person(run, step.answer, earlier.known), Ended(reused=origin + earlier.known)
+            return step.decode(run.record.value(made.address)), OutcomeFacts(made.changes, reused=origin + made.address)
+        if earlier.answered and step.answer:
+            return given_by_person(run, step.answer, earlier.answered), OutcomeFacts(reused=origin + earlier.answered)
         if step.cache and address not in run.rerun and (found := await run.cache.recall(step, step.cache, address)):
-            return found.value, Ended(found.changes, reused=found.origin)
+            return found.value, OutcomeFacts(found.changes, reused=found.origin)
         if once:
             await intend(run, step, address, self.fingerprint, earlier.released)
         return None
 
-    async def _earlier(self, in_doubt: bool) -> Earlier:
+    async def _earlier_calls(self, in_doubt: bool) -> Earlier:
         """Return what earlier code has left of this call.
 
         `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that was left.
         """
         run, step, address = self.outer.run, self.step, self.address
         earlier = calls_before(self.outer, step, address, self.fingerprint)
-        if earlier.known and step.answer and not run.record.is_inside(earlier.known):  # else that step would be void
-            await self._settle(earlier.known, given_by_person(run, step.answer, earlier.known))
+        doubted = earlier.answered
+        if doubted and step.answer and not run.record.is_inside(doubted):  # else that step would be void
+            await self._settle(doubted, given_by_person(run, step.answer, doubted))
             earlier = calls_before(self.outer, step, address, self.fingerprint)
         only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
         if in_doubt and not only_intended and not is_made_again(run, address):
@@ -209,7 +210,8 @@ class Execution(Generic[T]):
     async def _settle(self, address: str, value: T) -> None:
         """Record what a person says that a call in doubt gave, so that it answers each later attempt."""
         _, data, _ = self._recordable(value)
-        await self.outer.run.journal.save({"steps": [{**self._outcome(data, Ended()), "address": address}]}, now=True)
+        outcome: StepRecord = {**self._step_record(data, OutcomeFacts()), "address": address}
+        await self.outer.run.journal.save({"steps": [outcome]}, now=True)
 
     async def _pause(self, delay: float) -> None:
         """Wait until the next attempt may begin."""
@@ -294,42 +296,42 @@ class Execution(Generic[T]):
         self.started = event.event_id if event else None
         return isinstance(event, BaseEvent)  # not only its note
 
-    async def commit(self, value: T, ended: Ended) -> T:
+    async def commit(self, value: T, facts: OutcomeFacts) -> T:
         """Commit an outcome, then emit its event, and return the outcome as the code gets it."""
-        outer, step, inner = self.outer, self.step, ended.frame
+        outer, step, inner = self.outer, self.step, facts.frame
         run, children = outer.run, outer.children
-        usage = step.usage(value) if step.usage and not ended.reused else None
+        usage = step.usage(value) if step.usage and not facts.reused else None
         if said := self._said(inner) if inner and inner.sayings is not None else None:
             outer.hear(self.address, said)
-        if children.view and ended.changes:
-            children.view.commit(self.address, [(run.journal.next_order, ended.changes)])
+        if children.view and facts.changes:
+            children.view.commit(self.address, [(run.journal.next_order, facts.changes)])
         try:
             value, data, exact = self._recordable(value)
         except NotCodable as error:
             run.undurable(self.address, error)
             return outer.with_usage(step, self.address, value, usage)
         value = outer.with_usage(step, self.address, value, usage) if step.with_usage else value
-        outcome = self._outcome(data, ended, usage, said)
+        outcome = self._step_record(data, facts, usage, said)
         commit: CommitParts = {"steps": [outcome]}
         if calls := step.intends(value) if step.intends else ():
             outcome |= {"calls": [call.address for call in calls]} if children.moved else {}
             at_once = [call for call in calls if call.address not in children.moved]  # others may wait for a decision
             commit |= planned(at_once, run, outer.inherited.mode)
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
-        more = {"started_event_id": self.started} | ({"reused_from": ended.reused} if ended.reused else {})
+        more = {"started_event_id": self.started} | ({"reused_from": facts.reused} if facts.reused else {})
         if children.side_by_side:
             children.side_by_side.handover.committed(self.address, run.journal.next_order)
         done = step.voice.completed(value)
         await run.publish(step.voice.source, done, self.origin, more, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         children.record_child(self.address, digest, data, drifted)
-        if ended.conflicts and inner:
-            names = {"names": tuple(ended.conflicts)}
+        if facts.conflicts and inner:
+            names = {"names": tuple(facts.conflicts)}
             await inner.announce(step.voice.source, events.StepStateConflictEvent, names)
         if inner and inner.past:
             await announce_success(step, inner)
         if step.cache and exact and self.started:  # it was done here: neither reused, nor answered by a person
-            run.cache.remember(step, step.cache, value, self.address, ended.changes)
+            run.cache.remember(step, step.cache, value, self.address, facts.changes)
         return value
 
     def _recordable(self, value: T) -> tuple[T, Json, bool]:
@@ -351,9 +353,11 @@ class Execution(Generic[T]):
             value = step.decode(data)
         return value, data, True
 
-    def _outcome(self, data: Json, ended: Ended, usage: Json = None, said: SaidRecord | None = None) -> StepRecord:
+    def _step_record(
+        self, data: Json, facts: OutcomeFacts, usage: Json = None, said: SaidRecord | None = None
+    ) -> StepRecord:
         """Build the record of an outcome with this value."""
-        step, frame, run = self.step, ended.frame, self.outer.run
+        step, frame, run = self.step, facts.frame, self.outer.run
         mode = (frame or self.outer).inherited.mode
         texts = frame.children.texts if frame else None
         outcome: StepRecord = {
@@ -362,12 +366,12 @@ class Execution(Generic[T]):
             "fingerprint": self.fingerprint,
             "value": by_reference(data, texts) if texts else data,
             "digest": codec.digest(data),
-            "ms": ended.milliseconds,
+            "ms": facts.milliseconds,
         }
-        if ended.attempt > 1:
-            outcome["attempt"] = ended.attempt
-        if ended.reused:
-            outcome["reused"] = ended.reused
+        if facts.attempt > 1:
+            outcome["attempt"] = facts.attempt
+        if facts.reused:
+            outcome["reused"] = facts.reused
         if frame:
             if frame.children.drifted:
                 outcome["drifted"] = [*frame.children.drifted]
@@ -377,7 +381,7 @@ class Execution(Generic[T]):
             "means": mode.provenance(step),
             "label": step.label,
             "usage": usage,
-            "state": [*ended.changes] if self.outer.children.view else (),
+            "state": [*facts.changes] if self.outer.children.view else (),
             "said": said,
             "question": self._masked({**step.texts}) if step.texts else None,
         }

@@ -56,7 +56,7 @@ class StepQuestion(NamedTuple):
     basis: Basis = Basis()
     """What the outcome depends on besides the question. One that the fork itself has edited holds on any basis."""
     moved: bool = False
-    """Whether the address is not that which follows from the order of the calls: see `made_once`."""
+    """Whether the address is not that which follows from the order of the calls: see `once_addresses`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import CONTROL_FLOW, NOT_TO_SWALLOW
 from crewlite.events.base import BaseEvent
-from crewlite.runtime.steps import made_once, replay, replayed
+from crewlite.runtime.steps import once_addresses, replay, replayed
 from crewlite.runtime.steps.doubts import is_comparable
-from crewlite.runtime.steps.earlier_calls import answer_inside
 from crewlite.runtime.steps.execution import Execution
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.keyed import key_here
 from crewlite.runtime.steps.mode import MAY_DIFFER, RESTS_ON, Basis, StepQuestion
+from crewlite.runtime.steps.once_results import request_inside
 from crewlite.runtime.steps.remedies import unapplied, void
 from crewlite.runtime.steps.replay import EXECUTE, Execute, Refuse, Reraise, Reuse
 from crewlite.runtime.steps.siblings import OnEnd
@@ -63,9 +63,9 @@ class StepScope(Frame):
         address, recorded = self.children.next(kind, name), self.children.recorded_calls
         if recorded is not None:
             found = next(recorded, address)
-            if once is None or made_once.is_free(self, found, once):
-                return made_once.requested(self, address, found)
-        return address if once is None else made_once.address_of(self, address, once)
+            if once is None or once_addresses.may_keep(self, found, once):
+                return once_addresses.note_address(self, address, found)
+        return address if once is None else once_addresses.address_of(self, address, once)
 
     def expect(self, address: str) -> None:
         """Reserve a step's place in the order of requests for an address, before the step itself is requested.
@@ -112,7 +112,7 @@ class StepScope(Frame):
         else:
             address = children.address_beside(step, fingerprint, recorded=self.run.recorded, ended=self.has_ended)
         once = step.effect == "once" and is_comparable(step)
-        return made_once.address_of(self, address, step.question) if once else address
+        return once_addresses.address_of(self, address, step.question) if once else address
 
     def _in_order(self, step: Step[Any]) -> bool:
         """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
@@ -343,7 +343,7 @@ class StepScope(Frame):
         if (mode := replay.mode_after(self.inherited.mode, decision)) is not self.inherited.mode:
             self.inherited = self.inherited._replace(mode=mode)
         if not isinstance(decision, Execute):
-            answer_inside(self.run, address)
+            request_inside(self.run, address)
         elif children.side_by_side:
             children.side_by_side.handover.run_again(address)
         return decision

@@ -17,7 +17,7 @@ class Numbering:
     """Gives each step inside one attempt an address of its own, which begins with `prefix`."""
 
     moved: set[str] | frozenset[str] = frozenset()
-    """Addresses of calls with effect="once" that were requested in another order than before: see `made_once`."""
+    """Addresses of calls with effect="once" that were requested in another order than before: see `once_addresses`."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix

@@ -1,8 +1,11 @@
-"""The calls with effect="once" that earlier code has made, and which of them answers a call that is requested now.
+"""The results of calls with effect="once": which call, made earlier, answers a call that is requested now.
 
-A call that was made answers one call that asks the same, and no second one. Usually it stands at the address of that
-call. It stands at another address if a step around the call is tried again, or if changed code asks for these steps in
-another order, or with other arguments.
+The result of a call has one holder: a requested call that asks the same. Mostly that is the call at the same address.
+It is one at another address if a step around the call is tried again, or if changed code requests these steps in
+another order, or with other arguments. A result is free for a new call once its holder is out of the way, such as one
+in an attempt that has failed.
+
+once_addresses.py finds the result within one attempt, by an address; this file, in other steps and other attempts.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ class Earlier(NamedTuple):
 
     made: Outcome | None = None
     """The outcome that answers the call."""
-    known: str = ""
-    """The address of the call in doubt that asks the same, if the kickoff was given its result; else ""."""
+    answered: str = ""
+    """The address of the call in doubt that asks the same, if a person gave its result to the kickoff; else ""."""
     released: Sequence[str] = ()
     """Calls in doubt that `rerun` says took no effect. The next commit ends their doubt."""
 
@@ -46,9 +49,9 @@ NOTHING_EARLIER = Earlier()
 def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) -> Earlier:
     """Return what earlier code left of a call with effect="once" that the code of `frame` requests, to make it once.
 
-    An earlier call answers this one if it asked the same and answers no other one: see `is_given`. If the record does
-    not say what it asked, it answers the call at its own place. Returns NOTHING_EARLIER for a call that the fork has
-    edited or set to run again.
+    An earlier call answers this one if it asked the same and its result belongs to no other one. If the record does not
+    say what it asked, it answers the call at its own place. Returns NOTHING_EARLIER for a call that the fork has edited
+    or set to run again.
 
     Raises InDoubt if such a call may have taken effect, and the kickoff does not say whether it did; also about a call
     in an earlier attempt at the same place, whatever that call asked, and about one that an earlier kickoff has left
@@ -57,9 +60,9 @@ def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) 
     earlier = _earlier_calls(frame, step, address, fingerprint)
     check_none_before(frame.run, address)
     if earlier.made:
-        take(frame, earlier.made.address, address)
-    elif earlier.known:
-        frame.run.once.give(earlier.known, address)
+        take_result(frame, earlier.made.address, address)
+    elif earlier.answered:
+        frame.run.once.add_holder(earlier.answered, address)
     return earlier
 
 
@@ -68,7 +71,7 @@ def _earlier_calls(frame: Frame, step: Step[Any], address: str, fingerprint: str
     if address in record.edited or not _may_stand_elsewhere(frame, address):
         return NOTHING_EARLIER
     comparable, place = is_comparable(step), without_tries(address)
-    free = [at for at in _made_elsewhere(record, address, fingerprint) if not is_given(frame, at, address)]
+    free = [at for at in _made_elsewhere(record, address, fingerprint) if not belongs_to_another(frame, at, address)]
     asked = {at: _asked(record, at) for at in free}
     alike = [
         at for at in free if (asked[at] == fingerprint if comparable and asked[at] else without_tries(at) == place)
@@ -83,7 +86,7 @@ def _earlier_calls(frame: Frame, step: Step[Any], address: str, fingerprint: str
         if is_made_again(run, same):
             return Earlier(released=[same])
         if same in run.answers and step.answer:
-            return Earlier(known=same)
+            return Earlier(answered=same)
         raise doubt(step, same, run)
     doubts = [at for at in here if may_have_taken_effect(run, at)]
     released = [at for at in doubts if is_made_again(run, at)]
@@ -92,8 +95,8 @@ def _earlier_calls(frame: Frame, step: Step[Any], address: str, fingerprint: str
     return Earlier(released=released)
 
 
-def answer_inside(run: Run, address: str) -> None:
-    """Count the calls inside a step that has its recorded end as requested, except those that its code left out."""
+def request_inside(run: Run, address: str) -> None:
+    """Note the calls inside a step that its recorded end answers as requested, except those that its code left out."""
     for at in run.once.inside.get(address, ()):
         inside = [one for one in (at, *outers(at)) if len(one) > len(address)]
         if not _was_left_out(run.record, inside):
@@ -118,13 +121,13 @@ def _may_stand_elsewhere(frame: Frame, address: str) -> bool:
     return False
 
 
-def is_given(frame: Frame, at: str, address: str) -> bool:
+def belongs_to_another(frame: Frame, at: str, address: str) -> bool:
     """Return whether the result of a call that was made belongs to another call than the one requested at `address`.
 
     `at`: the address of the call, or of one that has its result.
     """
     made = _original(frame.run.record, at)
-    return any(_is_held(frame, one, made, address) for one in _others_with(frame, made, address))
+    return any(_is_held(frame, one, made, address) for one in _other_holders(frame, made, address))
 
 
 def _original(record: Record, at: str) -> str:
@@ -133,7 +136,7 @@ def _original(record: Record, at: str) -> str:
     return outcome.reused_at or at if outcome else at
 
 
-def _others_with(frame: Frame, made: str, address: str) -> list[str]:
+def _other_holders(frame: Frame, made: str, address: str) -> list[str]:
     """Return the other calls that have the result of the call `made`, or are about to get it."""
     record, once = frame.run.record, frame.run.once
 
@@ -141,7 +144,7 @@ def _others_with(frame: Frame, made: str, address: str) -> list[str]:
         outcome = record.outcomes.get(at)
         return outcome.reused_at == made if outcome else at in once.requested
 
-    return [at for at in {made, *filter(has_it, once.given.get(made, ()))} if at != address]
+    return [at for at in {made, *filter(has_it, once.holders.get(made, ()))} if at != address]
 
 
 def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
@@ -174,16 +177,16 @@ def _asks_otherwise(frame: Frame, way: _Way, address: str) -> bool:
     return mode.diverged or mode.goes_otherwise or not void.keys().isdisjoint(both) or address in frame.children.moved
 
 
-def take(frame: Frame, at: str, address: str) -> None:
+def take_result(frame: Frame, at: str, address: str) -> None:
     """Note that a call gets the result of the call `at`: the steps that may have held it until now run again."""
     record = frame.run.record
     made = _original(record, at)
-    for other in _others_with(frame, made, address):
+    for other in _other_holders(frame, made, address):
         way = _way_to(other, frame, address)
         for one in way.steps if way and not way.has_ended() else ():
             if end := record.end(one):
                 frame.run.journal.invalidate(one, end.kind, at_once=True)
-    frame.run.once.give(made, address)
+    frame.run.once.add_holder(made, address)
 
 
 class _Way(NamedTuple):

@@ -13,9 +13,9 @@ from itertools import chain
 from crewlite import kinds
 from crewlite.encoding import codec
 from crewlite.runtime.steps.attempts import is_call_made_once
-from crewlite.runtime.steps.earlier_calls import is_given, take
 from crewlite.runtime.steps.frame import Frame
 from crewlite.runtime.steps.mode import DIFFERS
+from crewlite.runtime.steps.once_results import belongs_to_another, take_result
 from crewlite.runtime.steps.other_forms import other_forms
 from crewlite.state.format.addresses import bare_name, leaf, prefix_beside
 from crewlite.state.format.earlier import is_before_change
@@ -34,23 +34,23 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
         return address
     end = record.end(address)
     is_asked = address in begun and end and end.fingerprint == codec.digest([kinds.at(address).name, question])
-    if is_asked and not is_given(frame, address, address):  # as below, without a look at the others
-        take(frame, address, address)
-        return requested(frame, address, address)
+    if is_asked and not belongs_to_another(frame, address, address):  # as below, without a look at the others
+        take_result(frame, address, address)
+        return note_address(frame, address, address)
     digests = _digests(address, question)
-    alike = [at for at in begun if _is_the_same(record, at, address, digests) and not is_given(frame, at, at)]
+    alike = [at for at in begun if _is_the_same(record, at, address, digests) and not belongs_to_another(frame, at, at)]
     if known := _known(frame, address, alike):
-        take(frame, known, known)
-        return requested(frame, address, known)
+        take_result(frame, known, known)
+        return note_address(frame, address, known)
     if address not in begun:
-        return requested(frame, address, address)
-    if _may_move(frame, address) or is_given(frame, address, address):
-        return requested(frame, address, next(at for at in children.beyond(address) if not _is_in_use(frame, at)))
+        return note_address(frame, address, address)
+    if _may_move(frame, address) or belongs_to_another(frame, address, address):
+        return note_address(frame, address, next(at for at in children.beyond(address) if not _is_in_use(frame, at)))
     # a fork's changes make the call at this address again; else it is refused, and the one there is still to come
-    return requested(frame, address, address) if is_before_change(record, address) else address
+    return note_address(frame, address, address) if is_before_change(record, address) else address
 
 
-def is_free(frame: Frame, address: str, question: codec.Json) -> bool:
+def may_keep(frame: Frame, address: str, question: codec.Json) -> bool:
     """Return whether a call with this question may have the address that an earlier kickoff gave it.
 
     It may not in three cases: another call of this attempt has that address now; the call that was begun there asked
@@ -61,10 +61,10 @@ def is_free(frame: Frame, address: str, question: codec.Json) -> bool:
     if address in children.asked or address in children.moved:
         return False
     asks = record.edited or _is_the_same(record, address, address, _digests(address, question))
-    return bool(asks) and not is_given(frame, address, address)
+    return bool(asks) and not belongs_to_another(frame, address, address)
 
 
-def requested(frame: Frame, address: str, found: str) -> str:
+def note_address(frame: Frame, address: str, found: str) -> str:
     """Note that the call which the code of `frame` requests at `address` has the address `found`, and return that."""
     children = frame.children
     if children.unrequested_calls:
