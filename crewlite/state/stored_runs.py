@@ -26,7 +26,7 @@ from crewlite.state.providers import (
     known_ends,
     open_store,
 )
-from crewlite.state.providers.reading import real_path
+from crewlite.state.providers.locations import real_path
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import check_stands, locate
 from crewlite.state.reading.located import Located

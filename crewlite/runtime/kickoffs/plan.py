@@ -16,7 +16,7 @@ from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.people.terminal import piped, terminal
 from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.providers import declares, provider_for
-from crewlite.state.providers.reading import real_path
+from crewlite.state.providers.locations import real_path
 from crewlite.state.subscriber import Setting
 from crewlite.texts.logs import logger
 

@@ -35,7 +35,7 @@ from crewlite.state.journal.mailbox import Done, Mailbox
 from crewlite.state.journal.opening import settling
 from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import WriteQueue
-from crewlite.state.providers.reading import real_path
+from crewlite.state.providers.locations import real_path
 from crewlite.system.forked import in_child
 from crewlite.texts.logs import logger
 from crewlite.texts.secrets import Secrets

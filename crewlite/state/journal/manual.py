@@ -15,7 +15,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.opening import open_writer
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider, provider_for
-from crewlite.state.providers.reading import not_saved
+from crewlite.state.providers.writing import not_saved
 
 T = TypeVar("T")
 

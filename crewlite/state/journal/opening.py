@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from crewlite.state.journal.writer import WriteQueue, Writer, guard, writers
 from crewlite.state.providers import BaseProvider, kept_open, open_store
-from crewlite.state.providers.reading import real_path
+from crewlite.state.providers.locations import real_path
 from crewlite.system.forked import in_child, lock
 
 _opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()

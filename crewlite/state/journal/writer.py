@@ -27,7 +27,7 @@ from crewlite.state.journal.letters import Receive, deliver
 from crewlite.state.journal.mailbox import Done, call_back
 from crewlite.state.journal.upkeep import Upkeep, release_owed
 from crewlite.state.providers import BranchKey, Commit, Store
-from crewlite.state.providers.reading import committed_at
+from crewlite.state.providers.writing import committed_at
 from crewlite.system.forked import lock
 from crewlite.system.steady_clock import steady
 from crewlite.texts.logs import logger

@@ -28,7 +28,7 @@ from crewlite.ids import new_id
 from crewlite.lazy import lazy
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, is_abandoned
-from crewlite.state.providers import reading
+from crewlite.state.providers import locations, reading, writing
 from crewlite.state.providers.base import BranchKey, CheckpointInfo, Commit
 from crewlite.state.providers.database_files import is_database
 from crewlite.state.providers.json_checkpoints import (
@@ -62,11 +62,11 @@ class JsonProvider:
 
     name = "json"
     named_by_location = True
-    exists = staticmethod(reading.exists)
+    exists = staticmethod(locations.exists)
 
     def open(self, location: str) -> JsonStore:
         """Open a directory. The first write creates it (mode 0700, with a .gitignore). Raises StoreUnusable."""
-        root = reading.absolute(location)
+        root = locations.absolute(location)
         if root.is_file():
             found, hint = "file", "choose a directory"
             if is_database(location):
@@ -96,13 +96,13 @@ class JsonStore:
         self.ended, self.named = self.journals.ended, self.journals.named
         self._tails: dict[BranchKey, Tail] = {}
         """The end of each journal whose branch was claimed through this store, until the claim ends."""
-        self._claimed_in: reading.FileId | None = None
+        self._claimed_in: locations.FileId | None = None
         """The directory `journals` at the first of these claims."""
 
     def append(self, commits: Sequence[Commit]) -> None:
         begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
         if begun and not all(start.get("base") for _, start in begun):
-            if not self.paths.journals.is_dir() and any(map(reading.pays_anew, commits)):
+            if not self.paths.journals.is_dir() and any(map(writing.pays_anew, commits)):
                 self._warn_of_lost_runs()
             self._make()
         elif not os.path.isdir(self.paths.journals):
@@ -125,11 +125,11 @@ class JsonStore:
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         path = self.paths.journal(run_id, branch)
         if not path.exists():
-            raise reading.no_branch(run_id, branch, own[-1].seq if own else 0)
+            raise writing.no_branch(run_id, branch, own[-1].seq if own else 0)
         with locked([self.paths.lock(run_id)]):
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
-            reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
+            writing.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             self.files.make(self.files.amiss(there, {}))  # after it, the entries do not tell which files were dropped
             touched, data = self.touched(run_id, branch), lines(entries)
             disk.replace(path, data)
@@ -141,10 +141,10 @@ class JsonStore:
         directory = self.paths.run(run_id)
         if not directory.is_dir():  # another process was faster
             branch = next(iter(heads), "main")
-            raise reading.no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
+            raise writing.no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
         with locked([self.paths.lock(run_id)]):
             journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
-            reading.check_remove(run_id, dict(heads), {b: es[-1].head for b, es in journals.items()})
+            writing.check_remove(run_id, dict(heads), {b: es[-1].head for b, es in journals.items()})
             self.heads.remove(run_id)
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
             self.files.make({file: None for file in named if os.path.exists(file)})
@@ -206,7 +206,7 @@ class JsonStore:
         """Append commits, some of which create branches: of the runs `begun`, which may exist."""
         new = {free: [commit for commit in commits if commit.run_id == free] for free in begun if self._is_free(free)}
         for run in new.values():
-            reading.check_bases(run)
+            writing.check_bases(run)
         others = [commit for commit in commits if commit.run_id not in new]
         for begins, part in groupby(others, key=self._creates_branch):  # lazy: after earlier commits are written
             if begins:
@@ -284,16 +284,16 @@ class JsonStore:
     def _gone(self, commit: Commit) -> OSError | BranchConflictError:
         """Build the error for a missing journal: its run was deleted, or the location was moved or deleted."""
         key = commit.key
-        if key in self._tails and reading.file_id(self.paths.journals) != self._claimed_in:
+        if key in self._tails and locations.file_id(self.paths.journals) != self._claimed_in:
             where = self.paths.journal(*key)
             return OSError(f"{where} is gone: its location was deleted or moved during the run")
-        return reading.no_branch(*key, commit.after)
+        return writing.no_branch(*key, commit.after)
 
     def _write(self, commit: Commit, tail: Tail, rest: Sequence[Entry], batch: disk.SyncBatch) -> Tail:
         """Write `rest`, the entries of a commit that a journal lacks. Returns the new tail of the journal."""
         path = tail.path
         if not commit.entries:
-            disk.touch(path, reading.committed_at(commit))
+            disk.touch(path, writing.committed_at(commit))
             return tail
         if not rest:  # an earlier attempt wrote all entries and failed, perhaps before the sync
             batch.sync(path)
@@ -310,7 +310,7 @@ class JsonStore:
         """Create a branch of a run that exists. Raises BranchConflictError for a fork whose base is not stored."""
         if commit.run and (base := commit.run.get("base")):
             there = commit.run_id, base["branch"]
-            reading.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.journals.begins(*there))
+            writing.check_base(commit, base, lambda seq: self.sum_at(*there, seq), lambda: self.journals.begins(*there))
         self.heads.begin_anew(commit)
         path = self.paths.journal(*commit.key)
         disk.make_directory(path.parent, durable=False)
@@ -353,7 +353,7 @@ class JsonStore:
             path = staged / self.paths.journal(*commit.key).relative_to(directory)
             disk.make_directory(path.parent, batch=batch)
             batch.append(path, lines(commit.entries), at=0, torn=lambda tail: True)
-            disk.touch(path, reading.committed_at(commit))
+            disk.touch(path, writing.committed_at(commit))
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
         tails: dict[BranchKey, Tail] = {}
@@ -377,7 +377,7 @@ class JsonStore:
                 self._tails.pop(key, None)
                 continue
             if not self._tails:
-                self._claimed_in = reading.file_id(self.paths.journals)
+                self._claimed_in = locations.file_id(self.paths.journals)
             self._tails[key] = tail
             if tail.files is not None:
                 tail.files.update(self.files.paths(commit.entries))

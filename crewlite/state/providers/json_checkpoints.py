@@ -20,7 +20,7 @@ from crewlite.state.format.entry import SCHEMA, Entry, InvalidEntry, parse
 from crewlite.state.providers.base import CheckpointInfo, Commit
 from crewlite.state.providers.json_journals import Tail
 from crewlite.state.providers.json_paths import Paths
-from crewlite.state.providers.reading import not_read
+from crewlite.state.providers.locations import not_read
 from crewlite.system import disk
 from crewlite.texts.logs import logger
 

@@ -23,7 +23,7 @@ from crewlite.errors import StoreBusy
 from crewlite.ids import short
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.rewinds import Rewound
-from crewlite.state.providers import reading
+from crewlite.state.providers import writing
 from crewlite.state.providers.base import Commit
 from crewlite.state.providers.json_paths import Paths
 from crewlite.system import disk
@@ -91,7 +91,7 @@ class HeadFiles:
         journal, head = (path(*commit.key) for path in (self._paths.journal, self._paths.head))
         signs = [(path, "notes a checkpoint in it") for path in _left_of(head)]
         signs += [(path, "holds commits of it that the doctor set aside") for path in _left_of(journal)]
-        if signs and reading.pays_anew(commit):
+        if signs and writing.pays_anew(commit):
             path, sign = signs[0]
             warning = "%s is gone, though %s %s: run %r begins anew, and pays again for what it held"
             log.warning(warning, journal, path, sign, commit.run_id)

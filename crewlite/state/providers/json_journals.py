@@ -15,7 +15,7 @@ from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, InvalidEntry, chained, parse, parts_of_line, unseal_line
 from crewlite.state.format.rewinds import Rewound, rewinds_of
-from crewlite.state.providers import reading
+from crewlite.state.providers import locations, reading
 from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 from crewlite.state.providers.json_paths import Paths
 from crewlite.system import disk
@@ -112,7 +112,7 @@ class JournalFiles:
         except (FileNotFoundError, NotADirectoryError):
             return 0.0
         except OSError as error:
-            raise reading.not_read(path, error) from error
+            raise locations.not_read(path, error) from error
 
     def naming_entry(self, info: CheckpointInfo) -> tuple[Entry | None, Entry | None]:
         """Return (the entry with a checkpoint, the first entry), None for a missing one. Verifies no other lines."""
@@ -194,7 +194,7 @@ def _bytes(path: Path) -> bytes | None:
     except StoreBusy:
         raise
     except OSError as error:
-        raise reading.not_read(path, error) from error
+        raise locations.not_read(path, error) from error
 
 
 def _last_lines(path: Path, count: int) -> list[bytes]:
@@ -246,7 +246,7 @@ def journals_in(directory: str, below: str = "") -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise reading.not_read(f"{directory}/{below}", error) from error
+        raise locations.not_read(f"{directory}/{below}", error) from error
     names = [f"{below}{name}" for name, _ in files if name.endswith(".jsonl")]
     return names + [name for inner, deeper in files if deeper for name in journals_in(directory, f"{below}{inner}/")]
 
@@ -259,7 +259,7 @@ def directories_in(path: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise reading.not_read(path, error) from error
+        raise locations.not_read(path, error) from error
 
 
 def _holds_run(one: os.DirEntry[str], above: str) -> bool:

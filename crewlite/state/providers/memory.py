@@ -9,7 +9,7 @@ from crewlite.errors import BranchConflictError
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.rewinds import abandoned, rewinds_of
-from crewlite.state.providers import reading
+from crewlite.state.providers import reading, writing
 from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 from crewlite.system.forked import lock
 
@@ -43,7 +43,7 @@ class _MemoryStore:
                 for commit in commits:
                     key, lacking = commit.key, self._lacking(commit)
                     self._journals.setdefault(key, []).extend(lacking)
-                    self._touched[key] = reading.committed_at(commit)
+                    self._touched[key] = writing.committed_at(commit)
             except BranchConflictError:
                 for key in [key for key in self._journals if key[0] not in there]:
                     del self._journals[key], self._touched[key]
@@ -68,13 +68,13 @@ class _MemoryStore:
         with self._lock:
             forks = self._branches(run_id)
             found = [(entry.seq, entry.seal) for entry in self._journals.get((run_id, branch), ())]
-            reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
+            writing.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             self._journals[run_id, branch] = list(entries)
 
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         with self._lock:
             mine = [key for key in self._journals if key[0] == run_id]
-            reading.check_remove(
+            writing.check_remove(
                 run_id, dict(heads), {branch: self._head(run_id, branch) or (0, "") for _, branch in mine}
             )
             for key in mine:
@@ -112,10 +112,10 @@ class _MemoryStore:
         base = commit.run.get("base") if commit.run else None
         if lacking and base:
             sums = {entry.seq: entry.sum for entry in self._journals.get((commit.run_id, base["branch"]), ())}
-            reading.check_base(commit, base, sums.get, lambda: min(sums))
+            writing.check_base(commit, base, sums.get, lambda: min(sums))
         if lacking is None:
             if head is None:
-                raise reading.no_branch(*commit.key, commit.after)
+                raise writing.no_branch(*commit.key, commit.after)
             raise BranchConflictError(*commit.key, expected=commit.after, found=head[0])
         return lacking
 

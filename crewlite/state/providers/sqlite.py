@@ -22,7 +22,7 @@ from crewlite.lazy import lazy, sqlite3
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry, Head, InvalidEntry, parse, unseal
 from crewlite.state.format.rewinds import Ranges, Rewound, abandoned, is_abandoned
-from crewlite.state.providers import reading
+from crewlite.state.providers import locations, reading, writing
 from crewlite.state.providers.base import BranchInfo, BranchKey, CheckpointInfo, Commit, End
 from crewlite.state.providers.database_files import SUFFIXES
 from crewlite.state.providers.sqlite_database import (
@@ -70,7 +70,7 @@ class SqliteProvider:
 
     def open(self, location: str) -> SqliteStore:
         """Open a database. The first write creates it (mode 0600). Raises StoreUnusable."""
-        path = reading.absolute(location)
+        path = locations.absolute(location)
         if path.is_dir():
             hint = "SqliteProvider wants a database file: pass JsonProvider()"
             if location.lower().endswith(SUFFIXES):
@@ -89,7 +89,7 @@ class SqliteProvider:
 
     def exists(self, location: str) -> bool:
         """Return whether the database exists, without creating it."""
-        return reading.exists(file_at(location))
+        return locations.exists(file_at(location))
 
 
 def file_at(location: str) -> Path:
@@ -98,7 +98,7 @@ def file_at(location: str) -> Path:
     That is the location itself; with `.db` appended for the default location, and for a location that does not exist
     where an earlier release has created such a file.
     """
-    path = reading.absolute(location)
+    path = locations.absolute(location)
     beside = path.with_name(f"{path.name}.db")
     earlier = not path.suffix and not os.path.exists(path) and os.path.exists(beside)
     return beside if earlier or path.name == _DEFAULT else path
@@ -176,7 +176,7 @@ class SqliteStore:
                 (run_id, branch),
             ).fetchall()
             found, forks = [row[:2] for row in rows], self._branches(self._database.ask, run_id)
-            reading.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
+            writing.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
             number = rows[0][2]
             self._database.run("DELETE FROM entry WHERE branch_id=?", (number,))
             for entry in entries:
@@ -186,7 +186,7 @@ class SqliteStore:
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         with self._database.writing():
             rows = self._database.ask("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
-            reading.check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
+            writing.check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
             self._database.run("DELETE FROM place WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)", (run_id,))
             self._database.run("DELETE FROM entry WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)", (run_id,))
             self._database.run("DELETE FROM branch WHERE run_id=?", (run_id,))
@@ -263,7 +263,7 @@ class SqliteStore:
         head = self._database.ask("SELECT seq, head FROM branch WHERE run_id=? AND name=?", key).fetchone()
         lacking = commit.beyond(head)
         if head is None:
-            raise reading.no_branch(*key, commit.after)
+            raise writing.no_branch(*key, commit.after)
         if lacking is None:
             raise BranchConflictError(*key, expected=commit.after, found=head[0])
         if lacking:
@@ -277,19 +277,19 @@ class SqliteStore:
                 ask, there = self._database.ask, (commit.run_id, base["branch"])
                 first = "SELECT min(entry.seq) FROM entry JOIN branch ON branch_id = id WHERE run_id=? AND name=?"
                 sum_at = partial(self._sum_at, ask, *there)
-                reading.check_base(commit, base, sum_at, lambda: ask(first, there).fetchone()[0])
+                writing.check_base(commit, base, sum_at, lambda: ask(first, there).fetchone()[0])
             row = self._database.run(
                 "INSERT INTO branch (id, run_id, name, uid, seq, head, touched) VALUES (?,?,?,?,?,?,?) "
                 "ON CONFLICT (run_id, name) DO NOTHING",
-                (self._next_number(*key), *key, run["uid"], *commit.head, reading.committed_at(commit)),
+                (self._next_number(*key), *key, run["uid"], *commit.head, writing.committed_at(commit)),
             )
-            if row.rowcount and reading.pays_anew(commit) and commit.branch in self._set_aside(commit.run_id):
+            if row.rowcount and writing.pays_anew(commit) and commit.branch in self._set_aside(commit.run_id):
                 warning = "%s: commits of run %r were set aside by the doctor: it begins anew, and pays again for them"
                 log.warning(warning, self.location, commit.run_id)
             return row.lastrowid if row.rowcount else None
         moved = self._database.run(
             "UPDATE branch SET seq=?, head=?, touched=? WHERE run_id=? AND name=? AND seq=? AND head=? RETURNING id",
-            (*commit.head, reading.committed_at(commit), *key, commit.after, commit.after_sum),
+            (*commit.head, writing.committed_at(commit), *key, commit.after, commit.after_sum),
         ).fetchall()
         return moved[0][0] if moved else None
 

@@ -18,7 +18,7 @@ from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError,
 from crewlite.lazy import lazy, sqlite3
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
-from crewlite.state.providers.reading import FileId, exists, file_id
+from crewlite.state.providers.locations import FileId, exists, file_id
 from crewlite.state.providers.sqlite_reading import FileIds, Readers, file_ids
 from crewlite.system import disk
 from crewlite.system.forked import between_forks, rlock

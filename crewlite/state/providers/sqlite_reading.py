@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crewlite.lazy import sqlite3
-from crewlite.state.providers.reading import FileId, file_id
+from crewlite.state.providers.locations import FileId, file_id
 from crewlite.system import disk
 from crewlite.system.forked import between_forks, lock
 

@@ -21,7 +21,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.effects import MARKS, check_effects
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage, readable_branches
 from crewlite.state.providers import BranchInfo, CheckpointInfo, Commit, InMemoryProvider, Store, may_mention
-from crewlite.state.providers.reading import not_saved
+from crewlite.state.providers.writing import not_saved
 from crewlite.state.reading.locate import abandoned_by
 from crewlite.state.reading.located import Located
 from crewlite.state.verbs import edited_state

@@ -12,7 +12,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.opening import is_written_here
 from crewlite.state.providers import Commit, Store
-from crewlite.state.providers.reading import not_saved
+from crewlite.state.providers.writing import not_saved
 
 T = TypeVar("T")
 _TRIES = 20  # others may commit meanwhile, though hardly that often in a row

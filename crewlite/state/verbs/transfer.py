@@ -20,7 +20,8 @@ from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.entry import Entry, InvalidEntry
 from crewlite.state.journal import lineage
 from crewlite.state.providers import Commit, Store, opened, provider_for
-from crewlite.state.providers.reading import not_read, real_path, sound_part
+from crewlite.state.providers.locations import not_read, real_path
+from crewlite.state.providers.reading import sound_part
 from crewlite.state.providers.sqlite_database import is_database_file
 from crewlite.state.reading.located import Located
 from crewlite.state.verbs.from_outside import saving
