@@ -30,8 +30,8 @@ from crewlite.cli.exits import Failed
 from crewlite.errors import ConfigError, text_of
 from crewlite.flow import Flow, FlowFunction
 from crewlite.lazy import lazy
-from crewlite.runtime.kickoffs.plan import refused
 from crewlite.runtime.kickoffs.runnable import Runnable
+from crewlite.runtime.kickoffs.storage import refused
 from crewlite.texts.secrets import Secrets
 
 loader = lazy("crewlite.project.crew_loader")  # only crews in JSON need it

@@ -13,7 +13,7 @@ from crewlite.errors import ConfigError, RefError
 from crewlite.ids import now
 from crewlite.lazy import lazy
 from crewlite.refs import check_name
-from crewlite.state.comparing.run_diff import Reading, RunDiff, compare
+from crewlite.state.comparing.run_diff import ReadBranch, RunDiff, compare
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.journal.lineage import each_readable, readable_branches
 from crewlite.state.providers import (
@@ -190,7 +190,7 @@ class StoredRuns:
             return checkpoint
         raise _no_checkpoint(found, run)
 
-    def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> Reading:
+    def _read(self, ref: str | UUID | Checkpoint | RunHistory) -> ReadBranch:
         """Read the run that a ref names, as it was at the place that the ref names."""
         if isinstance(ref, RunHistory):
             return *ref.read(), ref.place

@@ -20,8 +20,8 @@ from crewlite.events import BaseEvent
 from crewlite.flow import flow, step
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.many import how_to_go_on
-from crewlite.runtime.kickoffs.plan import refused
 from crewlite.runtime.kickoffs.request import Progress, Request
+from crewlite.runtime.kickoffs.storage import refused
 from crewlite.testing import ScriptedLLM
 from tests import children
 

@@ -1,1 +1,1 @@
-"""One kickoff, from a definition to its result: request, plan, resumption, and the verbs of all definitions."""
+"""One kickoff, from a definition to its result: request, storage, resumption, and the verbs of all definitions."""

@@ -20,7 +20,6 @@ from crewlite.runtime.kickoffs.advice import note_way_on
 from crewlite.runtime.kickoffs.answers import answers_given, approvals_given
 from crewlite.runtime.kickoffs.kickoff import drive, inside
 from crewlite.runtime.kickoffs.left_behind import awaited
-from crewlite.runtime.kickoffs.plan import Plan, check_one_store, continued, plan
 from crewlite.runtime.kickoffs.program import named_by_program
 from crewlite.runtime.kickoffs.request import Finished, Progress, Request
 from crewlite.runtime.kickoffs.resumption import (
@@ -36,6 +35,7 @@ from crewlite.runtime.kickoffs.resumption import (
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.kickoffs.secret_inputs import refuse_to_find_by
+from crewlite.runtime.kickoffs.storage import Storage, check_one_store, continued, storage_of
 from crewlite.runtime.main_thread.sync_bridge import print_briefly, run_sync
 from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
@@ -148,9 +148,9 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
         return await _as_found(
-            root, named_by_program(root, request), lambda found: _run(root, found, plan(root, found))
+            root, named_by_program(root, request), lambda found: _run(root, found, storage_of(root, found))
         )
-    if scope.dry or scope.run.recorded or (decided := plan(root, request)).config is None:
+    if scope.dry or scope.run.recorded or (storage := storage_of(root, request)).config is None:
         if request.operation_id is not None:
             raise ConfigError(
                 f"operation_id={request.operation_id!r} names a run of its own, but here the flow is part of another "
@@ -159,10 +159,10 @@ async def _finished(root: Root[T], request: Request) -> Finished[T]:
         check_one_store((root.setting, *root.inner), scope.run.config)
         root.check(request.inputs or {})
         return Finished(await inside(scope, root, request, root.step(dict(request.inputs or {}), None)))
-    return await _as_separate_run(scope, root, request, decided)
+    return await _as_separate_run(scope, root, request, storage)
 
 
-async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, decided: Plan) -> Finished[T]:
+async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, storage: Storage) -> Finished[T]:
     """Kick off a separate run, with a store, inside a run without one. Its usage counts for the outer run too."""
     ended, address = list[Finished[T]](), ""
     if request.auto_approve is None and scope.inherited.auto_approve:
@@ -176,7 +176,7 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, de
         around.run.separate[address] = lambda: request.progress.usage
         token = durable.detach()
         try:
-            ended.append(await _as_found(root, request, lambda found: _run(root, found, decided, around)))
+            ended.append(await _as_found(root, request, lambda found: _run(root, found, storage, around)))
         finally:
             durable.reattach(token)
         return ended[-1].value
@@ -205,9 +205,9 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
             raise error.of_turn(found.state_id) from None
 
 
-async def _run(root: Root[T], request: Request, decided: Plan, around: StepScope | None = None) -> Finished[T]:
+async def _run(root: Root[T], request: Request, storage: Storage, around: StepScope | None = None) -> Finished[T]:
     """Begin or resume the run, and drive it to its result. `around`: the step in which a separate run is kicked off."""
-    config = decided.config
+    config = storage.config
     request.progress.found_again = request.run_id is not None or request.resume
     secrets = secrets_of(root, config)
     if config is None:
@@ -216,7 +216,7 @@ async def _run(root: Root[T], request: Request, decided: Plan, around: StepScope
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
         check = partial(check_of_run_at_work, root, request, secrets)
         run, inputs = await (joining.when_free(begin, check, root, request.progress) if request.wait else begin())
-    run.config, run.setting = decided.own, decided.setting
+    run.config, run.setting = storage.own, storage.setting
     if around:
         run.enclosing, run.guards, run.sayings = around.inherited.budgets, around.inherited.guards, around.sayings
     value = await drive(root, run, inputs, request.progress)

@@ -11,11 +11,11 @@ from crewlite.concurrency import background
 from crewlite.encoding.codec import digest
 from crewlite.errors import ConfigError, CrewliteError, RefError, RepeatedCall, text_of
 from crewlite.runtime.kickoffs.dry_scope import Drive, DryScope, PreviewStep, Unknown, recorded_inside, reused
-from crewlite.runtime.kickoffs.plan import continued, plan
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resume_checks import check_resume
 from crewlite.runtime.kickoffs.resumption import branch_for, secrets_of
 from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.kickoffs.storage import continued, storage_of
 from crewlite.runtime.steps.run import Origin
 from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import MadeCall
@@ -62,7 +62,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
             "preview takes no answers, rerun or resume: leave them out. It shows what a kickoff without them would do"
         )
     request = await continued(root, root.with_own_inputs(request))
-    config = plan(root, request).config
+    config = storage_of(root, request).config
     if config is None or (config.restore_from is None and request.run_id is None):
         raise ConfigError(
             f"preview has no recorded run to start from: call {root.kind}.fork(ref).preview(), "

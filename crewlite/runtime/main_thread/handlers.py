@@ -43,7 +43,7 @@ class _Stop:
 
 
 _listeners: tuple[Listener, ...] = ()  # never changed in place: a handler may look at it at any moment
-_doors: list[Waiting] = []  # where the main thread waits, the innermost last
+_on_main_thread: list[BlockingCall] = []  # where the main thread waits, the innermost last
 _before: dict[str, Any] = {}  # the handlers that were installed before crewlite's
 _ending = _Ending()
 _stop = _Stop()
@@ -109,7 +109,7 @@ class Listener(Protocol):
     loop: asyncio.AbstractEventLoop
     asked: dict[str, Any]
     """A mapping whose keys are the names of the signals to receive."""
-    waiting: Waiting | None
+    waiting: BlockingCall | None
     """The main thread's wait for the run; None if the run is on the main thread's own loop."""
     ended_by: str
     """The signal that ends the run; "" if there is none."""
@@ -126,7 +126,7 @@ class Listener(Protocol):
         """Have the main thread call `act`. Call it on the run's loop."""
 
 
-class Waiting:
+class BlockingCall:
     """A thread's wait in the sync bridge. The main thread installs signal handlers meanwhile, if a run asks for it."""
 
     def __init__(self) -> None:
@@ -142,10 +142,10 @@ class Waiting:
         self._acts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         """The calls to make, in order; None ends the wait."""
 
-    def __enter__(self) -> Waiting:
+    def __enter__(self) -> BlockingCall:
         self._token = _waiting.set(self)
         if self.serves:
-            _doors.append(self)
+            _on_main_thread.append(self)
         return self
 
     def wait(self, future: Future[T]) -> T:
@@ -208,7 +208,7 @@ class Waiting:
             return
         with _lock:
             self._closed = True
-        _doors.remove(self)
+        _on_main_thread.remove(self)
         for listener in _listeners:
             if listener.waiting is self:
                 leave(listener)
@@ -220,11 +220,11 @@ class Waiting:
                 raise ending
 
 
-_waiting: contextvars.ContextVar[Waiting | None] = contextvars.ContextVar("crewlite_waiting", default=None)
+_waiting: contextvars.ContextVar[BlockingCall | None] = contextvars.ContextVar("crewlite_waiting", default=None)
 
 
-def waiting() -> Waiting | None:
-    """Return the `Waiting` of the blocking call inside which this code runs; None outside of such a call."""
+def waiting() -> BlockingCall | None:
+    """Return the `BlockingCall` of the blocking call inside which this code runs; None outside of such a call."""
     return _waiting.get()
 
 
@@ -261,11 +261,11 @@ def _end_runs(hearing: list[Listener], name: str) -> None:
     try:
         for listener in hearing:
             listener.end(name)
-        for door in _doors[-1:]:
-            door.end(name)
+        for innermost in _on_main_thread[-1:]:
+            innermost.end(name)
     finally:
         _ending.telling = False
-    if _ending.further and not _doors:  # else the innermost door raises it
+    if _ending.further and not _on_main_thread:  # else the innermost call raises it
         raise _exit(_ending.further)
 
 
@@ -331,7 +331,7 @@ def _install() -> None:
         if signal.getsignal(number) is _caught:  # else the program has installed another handler meanwhile
             signal.signal(number, _before[name])
         del _before[name]
-    if not _listeners and not _doors:
+    if not _listeners and not _on_main_thread:
         _ending.signal = _ending.further = ""
 
 
@@ -341,5 +341,5 @@ def _forget() -> None:
     global _listeners
     _listeners, _stop.is_reported = (), False
     _ending.signal, _ending.telling, _ending.further = "", False, ""
-    _doors.clear()
+    _on_main_thread.clear()
     _install()

@@ -64,7 +64,7 @@ class Listener:
         """`asked` maps signals to checkpoint settings. `origin`, `source`: of their events."""
         self.asked = dict(asked)
         self.loop = asyncio.get_running_loop()
-        self.waiting: handlers.Waiting | None = None
+        self.waiting: handlers.BlockingCall | None = None
         """The main thread's wait for this run; None if the run is on the main thread's own loop."""
         self.ended_by = ""
         """The signal that ends the run; "" if there is none."""

@@ -15,7 +15,7 @@ from crewlite.concurrency import background
 from crewlite.errors import OnLoopThread, add_note
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
-from crewlite.runtime.main_thread.handlers import GRACE, Waiting
+from crewlite.runtime.main_thread.handlers import GRACE, BlockingCall
 from crewlite.runtime.steps.keyed import to_another_loop
 from crewlite.system.steady_clock import steady
 from crewlite.texts.tracebacks import INTERRUPTED
@@ -68,7 +68,7 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Awaitable[T]], how_to_go_
     check_may_block(verb, "" if kind is kinds.TRIAL else f"{kind}.a{verb}(...)")
     background.loop()  # where it gets no thread, there is nothing to cut
     cuttable = Cuttable()
-    with Waiting() as waiting:
+    with BlockingCall() as waiting:
         try:
             return waiting.wait(to_another_loop().run(background.submit, cuttable.run(work)))
         except BaseException as error:

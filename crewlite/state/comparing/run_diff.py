@@ -20,7 +20,7 @@ from crewlite.usage import Usage
 pages = lazy("crewlite.state.comparing.page")
 _INLINE = ("live", "models")
 """Keys whose content counts as settings of the definition itself: names of live objects, and settings of its models."""
-Reading = tuple[Sequence[Entry], Record, str | None]
+ReadBranch = tuple[Sequence[Entry], Record, str | None]
 """(entries, record, the part of the ref behind the @ or None) of a run at the place to compare."""
 Settings = tuple[dict[str, Json], dict[str, Json]]
 """(the settings of models, all other settings), each by name."""
@@ -74,7 +74,7 @@ class RunDiff:
         return as_lines(self.a, self.b, self.common, fields, self.steps)
 
 
-def compare(first: Reading, second: Reading) -> RunDiff:
+def compare(first: ReadBranch, second: ReadBranch) -> RunDiff:
     """Compare two runs, or two places of one."""
     (before, a, place_a), (after, b, place_b) = first, second
     common = _last_common(before, after) if a.run["run_id"] == b.run["run_id"] else 0

@@ -43,13 +43,13 @@ from crewlite.usage import UsageRecord
 STRICT = ConfigDict(strict=True, hide_input_in_errors=True)
 
 
-def read_commit(data: JsonObject) -> Commit:
+def read_commit(data: JsonObject) -> CommitData:
     """Check that `data` is a commit, and return it. Raises ValueError with the first problem if it is not."""
     try:
         _reader()(data)
     except ValidationError as error:
         raise ValueError(first_problem(error, "the commit")) from None
-    return cast(Commit, data)
+    return cast(CommitData, data)
 
 
 def invalidated(address: str, kind: str) -> StepRecord:
@@ -96,7 +96,7 @@ class CommitParts(TypedDict, total=False):
 
     run: CheckedRunStart
     """The start of the branch, in its first entry."""
-    rewind: Rewind
+    rewind: RewindTarget
     """A rewind to an earlier entry of the branch. The entries between can be read, and are no longer valid."""
     claim: Claim
     """The process that writes the branch from here on."""
@@ -144,7 +144,7 @@ class CommitParts(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class Commit(CommitParts):
+class CommitData(CommitParts):
     """The data of one entry."""
 
     schema: Number
@@ -192,7 +192,7 @@ class ForkBase(TypedDict):
     operation: NotRequired[Text]
 
 
-class Rewind(TypedDict):
+class RewindTarget(TypedDict):
     """A rewind: the run continues from the state after this earlier entry. Its seal follows the entry before."""
 
     seq: Number
@@ -364,7 +364,7 @@ def _check_step(step: StepRecord) -> StepRecord:
     return step
 
 
-def _check_commit(commit: Commit) -> Commit:
+def _check_commit(commit: CommitData) -> CommitData:
     seq, checkpoint, run = commit["seq"], commit.get("place"), commit.get("run")
     base = run.get("base") if run else None
     if folded := commit.get("folded"):
@@ -388,4 +388,4 @@ CheckedStep = Annotated[StepRecord, AfterValidator(_check_step)]
 @cache
 def _reader() -> Callable[[JsonObject], object]:
     """Build the reader at its first use, as that takes time that an import should not."""
-    return TypeAdapter(Annotated[Commit, AfterValidator(_check_commit)]).validator.validate_python
+    return TypeAdapter(Annotated[CommitData, AfterValidator(_check_commit)]).validator.validate_python

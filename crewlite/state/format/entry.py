@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from crewlite.encoding.codec import Json, JsonObject, dumps
 from crewlite.errors import SchemaTooNew
 from crewlite.ids import now_text
-from crewlite.state.format.commit import Commit, CommitParts, check_checkpoint, read_commit
+from crewlite.state.format.commit import CommitData, CommitParts, check_checkpoint, read_commit
 
 Head = tuple[int, str]
 """The head of a branch: the seq and the checksum of its last entry."""
@@ -51,10 +51,10 @@ class Entry(NamedTuple):
     For a commit that replaces several in a compaction, it is the checksum of the last of those.
     """
     body: bytes
-    commit: Commit
+    commit: CommitData
 
     @classmethod
-    def of(cls, commit: Commit, seal: str, body: bytes) -> Entry:
+    def of(cls, commit: CommitData, seal: str, body: bytes) -> Entry:
         """Build the entry of a commit with this seal."""
         compacted = commit.get("folded")
         return cls(commit["seq"], seal, compacted["sum"] if compacted else seal, body, commit)
@@ -86,13 +86,13 @@ def next_entry(parts: CommitParts, *, after: Head) -> Entry:
     A checkpoint without a time gets that of the entry. Raises InvalidEntry for a checkpoint of another commit without
     that commit's checksum, as `read_commit` would.
     """
-    commit: Commit = {"schema": SCHEMA, "seq": after[0] + 1, "at": now_text(), **parts}
+    commit: CommitData = {"schema": SCHEMA, "seq": after[0] + 1, "at": now_text(), **parts}
     if checkpoint := commit.get("place"):
         commit["place"] = {"at": commit["at"], **checkpoint}
     return seal(commit, after=after[1])
 
 
-def seal(commit: Commit, *, after: str) -> Entry:
+def seal(commit: CommitData, *, after: str) -> Entry:
     """Seal a commit. `after`: the checksum of the entry before, "" for the first. Raises what `next_entry` raises."""
     if checkpoint := commit.get("place"):
         try:
@@ -103,7 +103,7 @@ def seal(commit: Commit, *, after: str) -> Entry:
     return Entry.of(commit, _sum(after, body), body)
 
 
-def unsealed(commit: Commit) -> Entry:
+def unsealed(commit: CommitData) -> Entry:
     """Return the entry of a run without a store. If the run gets a store later, its entries are sealed then."""
     return Entry.of(commit, "", b"")
 

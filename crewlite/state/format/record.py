@@ -19,7 +19,7 @@ from crewlite.state.format.checkpoints import SNAPSHOT, BranchCheckpoints
 from crewlite.state.format.commit import (
     AskedQuestion,
     Claim,
-    Commit,
+    CommitData,
     GivenAnswer,
     RunStart,
     StepRecord,
@@ -247,7 +247,7 @@ class Record:
     def _damaged(self, problem: str) -> JournalCorrupt:
         return JournalCorrupt(f"run {self.run.get('run_id')}, branch {self.run.get('branch')}", problem, None)
 
-    def _run_parts(self, commit: Commit, first: int) -> None:
+    def _run_parts(self, commit: CommitData, first: int) -> None:
         self.worked |= {worked["address"]: worked for worked in commit.get("worked", ())}
         if run := commit.get("run"):
             self._begin(run, commit["at"])
@@ -278,7 +278,7 @@ class Record:
             self.checkpoints.add(self.checkpoints.get(checkpoint["id"], checkpoint))
         self.checkpoints.inherited = frozenset(self.checkpoints)
 
-    def _calls_and_questions(self, commit: Commit) -> None:
+    def _calls_and_questions(self, commit: CommitData) -> None:
         """Apply the calls that are about to be made, the questions to people and their answers."""
         made, intents = commit.get("made", ()), commit.get("intents", ())
         self.intents |= {call["address"]: "once" for call in made if call["address"] in self.outcomes}

@@ -18,7 +18,7 @@ from crewlite.state.format.addresses import around, outers, subject
 from crewlite.state.format.commit import (
     AskedQuestion,
     CheckpointRecord,
-    Commit,
+    CommitData,
     CommitParts,
     LateChanges,
     StepRecord,
@@ -110,7 +110,7 @@ def _begun_inside(own: Sequence[Entry], before: Record) -> set[int]:
     return found
 
 
-def _halts(commit: Commit) -> bool:
+def _halts(commit: CommitData) -> bool:
     """Return whether a commit records that the run failed or a budget stopped it, which is so until the next claim."""
     failed = (step.get("error", {}).get("final") for step in commit.get("steps", ()) if not step["address"])
     return "stopped" in commit or any(failed)
@@ -167,7 +167,7 @@ class _Part:
         failed = live.failures.keys()
         return {at for step in steps if (at := step["address"]) in known or not failed.isdisjoint(causes_of(step))}
 
-    def merged(self, record: Record, shortened: _StepsLeftOut) -> Commit:
+    def merged(self, record: Record, shortened: _StepsLeftOut) -> CommitData:
         """Build the one commit. It leaves out the child steps of steps that have finished by its end.
 
         `record`: that of the complete branch. `shortened`: the steps whose child steps were left out of the commits
@@ -188,7 +188,7 @@ class _Part:
             paid.count({"usage": said.get("usage", {}), "usage_inside": said.get("usage_inside", {})})
         paid.count({"steps": [step for step in steps if step["address"] in gone]})
         kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
-        commit: Commit = {
+        commit: CommitData = {
             "schema": SCHEMA,
             "seq": last.seq,
             "at": last.commit["at"],
@@ -270,7 +270,7 @@ class _Part:
             ends["place"] = checkpoint
         return ends
 
-    def _add_values(self, commit: Commit) -> None:
+    def _add_values(self, commit: CommitData) -> None:
         """Add the changes from the values before the entries to those after them, if there are any."""
         before, live, changed = self.values_before, self.live, ValueChanges()
         commit["values"] = changed  # for `before.after(commit)`, which applies what is in it so far

@@ -25,7 +25,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.events.types import checkpoint_events
 from crewlite.ids import now_text
 from crewlite.state.format.checkpoints import event_fields
-from crewlite.state.format.commit import Claim, Commit, CommitParts, Tombstone, due_with, invalidated
+from crewlite.state.format.commit import Claim, CommitData, CommitParts, Tombstone, due_with, invalidated
 from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
@@ -65,7 +65,7 @@ class Journal:
     closed: bool = False
     warned: bool = False  # whether the log says that not everything is saved
     delayed: bool = False  # whether commits could not be stored at first
-    unstored: list[Commit] = field(default_factory=list)
+    unstored: list[CommitData] = field(default_factory=list)
     """All commits, if there is no store. They are not sealed, to save time and memory."""
     sums: Mapping[int, str] = field(default_factory=dict)
     """By number of the commit: the checksums of the entries that were made before the run had a store."""
@@ -130,7 +130,7 @@ class Journal:
         at = now_text()
         if checkpoint := parts.get("place"):
             checkpoint["at"] = at
-        whole: Commit = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
+        whole: CommitData = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
         if self.buffered_events:
             whole["events"], self.buffered_events = [*self.buffered_events, *parts.get("events", ())], []
         due, self._tombstones = due_with(parts, self._tombstones) if self._tombstones else ([], [])

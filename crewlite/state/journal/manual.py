@@ -9,7 +9,7 @@ from typing import TypeVar
 from crewlite.concurrency import background
 from crewlite.concurrency.background import ends_task, ordinary
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
-from crewlite.state.format.commit import CheckpointRecord, Commit, CommitParts
+from crewlite.state.format.commit import CheckpointRecord, CommitData, CommitParts
 from crewlite.state.format.entry import Entry, seal
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.opening import open_writer
@@ -186,7 +186,7 @@ def _attach(journal: Journal, at: Writer) -> None:
         )
 
 
-def _sealed(commits: Iterable[Commit]) -> tuple[Entry, ...]:
+def _sealed(commits: Iterable[CommitData]) -> tuple[Entry, ...]:
     sealed = list[Entry]()
     for commit in commits:
         sealed.append(seal(commit, after=sealed[-1].sum if sealed else ""))

@@ -16,7 +16,7 @@ from itertools import count
 from crewlite.encoding.codec import Json
 from crewlite.errors import NotCodable, StoreError
 from crewlite.state.format.addresses import outer
-from crewlite.state.format.commit import Commit, CommitParts, LateChanges, ValueChanges
+from crewlite.state.format.commit import CommitData, CommitParts, LateChanges, ValueChanges
 from crewlite.state.format.earlier import changed_at
 from crewlite.state.format.kept import is_outermost, order_of_late
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, applied, difference, items_in
@@ -195,7 +195,7 @@ class States:
             self._unsure = True
             return {"seen": seen} if seen else {}
 
-    def add_to(self, commit: Commit, *, strict: bool) -> list[NotCodable]:
+    def add_to(self, commit: CommitData, *, strict: bool) -> list[NotCodable]:
         """Add all changes and usage to a commit. Returns an error for each value that cannot be recorded.
 
         Errors returned before are left out. With `strict`, the first is raised instead.
@@ -224,7 +224,7 @@ class States:
             self._announced |= fresh.keys()
             return list(fresh.values())
 
-    def _seen(self, commit: Commit) -> list[Operation]:
+    def _seen(self, commit: CommitData) -> list[Operation]:
         """Return the operations that turn the values this commit would record into the values that the code sees."""
         view, final = self._running.get(""), self._final
         self._final = None
@@ -248,7 +248,7 @@ class States:
         anew = _items_anew(recorded, seen, None if names is None else written)
         return [*_difference(recorded, seen, names), *anew]
 
-    def _recorded_with(self, commit: Commit) -> Mapping[str, Json]:
+    def _recorded_with(self, commit: CommitData) -> Mapping[str, Json]:
         """Return the values as this commit records them, without the changes of its steps."""
         rest: CommitParts = {"values": commit.get("values", {}), "late": commit.get("late", [])}
         return self._record.kept.after(rest).values

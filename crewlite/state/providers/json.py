@@ -33,8 +33,8 @@ from crewlite.state.providers.base import BranchKey, CheckpointInfo, Commit
 from crewlite.state.providers.database_files import is_database
 from crewlite.state.providers.json_checkpoints import (
     TOGETHER,
-    Changes,
     CheckpointFiles,
+    FileChanges,
     dropped_by,
     is_of_another,
     load,
@@ -230,7 +230,7 @@ class JsonStore:
     def _go_on(self, commits: Sequence[Commit]) -> None:
         heads: dict[BranchKey, Head] = {}
         tails: dict[BranchKey, Tail] = {}
-        changes: Changes = {}
+        changes: FileChanges = {}
         with disk.SyncBatch() as batch:
             lacked: list[tuple[BranchKey, Commit, Sequence[Entry]]] = []
             for commit in commits:  # check all of them before writing any
@@ -255,7 +255,7 @@ class JsonStore:
                 changes = {}
         self._settle(commits, tails, changes)
 
-    def _tail_of(self, commit: Commit, changes: Changes, batch: disk.SyncBatch) -> Tail:
+    def _tail_of(self, commit: Commit, changes: FileChanges, batch: disk.SyncBatch) -> Tail:
         """Return the tail of a journal, which `batch` keeps open from now on.
 
         If the tail is unknown, or the journal ends differently by now, reads the journal unless the caller just has,
@@ -357,14 +357,14 @@ class JsonStore:
 
     def _settle_new(self, commits: Sequence[Commit]) -> None:
         tails: dict[BranchKey, Tail] = {}
-        changes: Changes = {}
+        changes: FileChanges = {}
         for commit in commits:
             path = self.paths.journal(*commit.key)
             tail = Tail.of(path, commit.entries, len(lines(commit.entries)))
             tails[commit.key] = self.files.follow(commit, tail, changes)
         self._settle(commits, tails, changes)
 
-    def _settle(self, commits: Sequence[Commit], tails: Mapping[BranchKey, Tail], changes: Changes) -> None:
+    def _settle(self, commits: Sequence[Commit], tails: Mapping[BranchKey, Tail], changes: FileChanges) -> None:
         """Change checkpoint files, write the heads, and remember the tails of branches that are claimed."""
         if changes:
             self.files.make(changes)

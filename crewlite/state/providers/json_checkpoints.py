@@ -31,7 +31,7 @@ _ID_IN_NAME = slice(-37, -5)
 _ID = re.compile("[0-9a-f]{32}")
 _NO_DIGITS_OR_LETTERS = re.compile(r"\W+")
 _text = encoder_of(json.JSONEncoder())
-Changes = dict[str, bytes | None]
+FileChanges = dict[str, bytes | None]
 """The content of checkpoint files to write, by path; None for a file to remove, which nothing writes again."""
 _quoted = json.encoder.encode_basestring_ascii  # what `_text` gives for a text, in a fifth of the time
 
@@ -52,7 +52,7 @@ class CheckpointFiles:
         checkpoints = [entry.commit["place"] for entry in entries if "place" in entry.commit]
         return {one["id"]: self.path(one) for one in checkpoints}
 
-    def amiss(self, entries: Sequence[Entry], changes: Changes) -> Changes:
+    def amiss(self, entries: Sequence[Entry], changes: FileChanges) -> FileChanges:
         """Add the repair of what a killed writer left: missing files, and files of dropped checkpoints."""
         dropped, run = set(dropped_by(entries)), entries[0].commit["run"]
         journal = self._paths.journal(run["run_id"], run["branch"])
@@ -67,7 +67,7 @@ class CheckpointFiles:
         return changes
 
     def follow(
-        self, commit: Commit, tail: Tail, changes: Changes, read: Callable[[], Sequence[Entry]] | None = None
+        self, commit: Commit, tail: Tail, changes: FileChanges, read: Callable[[], Sequence[Entry]] | None = None
     ) -> Tail:
         """Add the files that a commit creates and drops to `changes`. Returns the tail with the files of the branch.
 
@@ -85,14 +85,14 @@ class CheckpointFiles:
             changes |= {known[gone]: None for gone in dropped if gone in known}
         return tail
 
-    def make(self, changes: Changes) -> None:
+    def make(self, changes: FileChanges) -> None:
         """Write and remove files. A call that failed may be repeated."""
         items = list(changes.items())
         for start in range(0, len(items), TOGETHER):
             with disk.SyncBatch() as batch:
                 self.stage(dict(items[start : start + TOGETHER]), batch)
 
-    def stage(self, changes: Changes, batch: disk.SyncBatch) -> None:
+    def stage(self, changes: FileChanges, batch: disk.SyncBatch) -> None:
         """Write and remove files at the end of the batch, once the commits that it holds are durable.
 
         Removed files stay removed: one that reappeared after a power failure would contradict its journal.

@@ -24,7 +24,7 @@ from crewlite.refs import check_name
 from crewlite.state.format.entry import SCHEMA, Entry, unchecked_parts
 from crewlite.state.format.rewinds import rewinds_of
 from crewlite.state.providers.base import BranchKey
-from crewlite.state.providers.json_checkpoints import Changes, CheckpointFiles
+from crewlite.state.providers.json_checkpoints import CheckpointFiles, FileChanges
 from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
 from crewlite.state.providers.json_paths import Paths
@@ -109,7 +109,7 @@ class JsonSalvage:
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
         """Compare the checkpoint files of a branch with its journal. Returns what to repair; None if all fit."""
         self._dropped |= {gone for entry in sound for gone, _ in entry.commit.get("drops", ())}
-        live, changes, edited = {one["id"] for one in live_checkpoints(sound)}, Changes(), dict[Path, bytes]()
+        live, changes, edited = {one["id"] for one in live_checkpoints(sound)}, FileChanges(), dict[Path, bytes]()
         for entry in sound:
             if (checkpoint := entry.commit.get("place")) and checkpoint["id"] in live:
                 self._unnamed.pop(checkpoint["id"], None)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state.format.commit import ForkBase, Rewind
+from crewlite.state.format.commit import ForkBase, RewindTarget
 from crewlite.state.format.entry import Entry, Head, InvalidEntry
 from crewlite.state.providers.base import BranchInfo, Commit
 from crewlite.state.providers.reading import sound_part
@@ -135,7 +135,7 @@ def _check_replaces(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
         raise InvalidEntry("the first commit begins another branch")
 
 
-def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, Rewind]]:
+def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, RewindTarget]]:
     found = [(entry.first, entry.commit.get("rewind")) for entry in entries]
     return [(first, back) for first, back in found if back]
 

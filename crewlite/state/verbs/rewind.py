@@ -12,7 +12,7 @@ from typing import Any
 from crewlite import events
 from crewlite.errors import ConfigError, RefError
 from crewlite.events.event_bus import event_bus
-from crewlite.state.format.commit import CommitParts, Rewind
+from crewlite.state.format.commit import CommitParts, RewindTarget
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import ends_of_tails, own_of
@@ -60,7 +60,7 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         event_bus.emit(source, events.CheckpointRewoundEvent(**about))
 
 
-def _target(entries: Sequence[Entry], own: Sequence[Entry], record: Record, found: Located, ref: str) -> Rewind:
+def _target(entries: Sequence[Entry], own: Sequence[Entry], record: Record, found: Located, ref: str) -> RewindTarget:
     """Return the commit to go back to. Raises RefError if it is not among `own`, those of the branch itself."""
     if found.abandoned is not None:
         seq = abandoned_by(entries, found.abandoned, ref)[-1].seq

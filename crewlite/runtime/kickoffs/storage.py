@@ -36,7 +36,7 @@ def refused(why: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Storage:
     """Where and how a run is stored."""
 
     config: CheckpointConfig | None
@@ -47,7 +47,7 @@ class Plan:
     """The checkpoint setting of the root."""
 
 
-def plan(root: Root[Any], request: Request) -> Plan:
+def storage_of(root: Root[Any], request: Request) -> Storage:
     """Decide where the run is stored. Raises ConfigError, before anything is opened or paid."""
     if why := _refusal.get():
         raise ConfigError(why)
@@ -84,7 +84,7 @@ def plan(root: Root[Any], request: Request) -> Plan:
             f"{instead}"
         )
     says_something = root.setting is not None or request.from_checkpoint is not None
-    return Plan(config, own, False if root.setting is False else config if says_something else None)
+    return Storage(config, own, False if root.setting is False else config if says_something else None)
 
 
 def _given(settings: Iterable[Setting]) -> CheckpointConfig | None:
@@ -101,7 +101,7 @@ async def continued(root: Root[Any], request: Request) -> Request:
     if (find := root.continuing(request)) is None:
         _check_options(request)
         return request
-    if (config := plan(root, request).config) is None:
+    if (config := storage_of(root, request).config) is None:
         return request
     return await background.in_thread(find, config)
 
