@@ -244,7 +244,7 @@ async def opened(name: str | UUID, location: str | os.PathLike[str] | None, prov
         config = config if location is None else config.overridden_by(CheckpointConfig(location=location))
         kept = Located(provider_for(config.location, config.provider), config.location, run_id, branch or "main")
         _, queue, record = await acquire_branch(lambda: kept, STATE)
-        journal = Journal(run_id, kept.branch, record, secrets, "raise", queue=queue)
+        journal = Journal(run_id, kept.branch, record, secrets, "raise", queue)
     try:
         await store_claim(journal, {} if _is_there(journal) else {"run": _beginning(run_id)})
     except BaseException:

@@ -18,7 +18,8 @@ from crewlite import event_bus
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointStartedEvent
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.state.journal.journal import Journal, event_fields
+from crewlite.state.format.checkpoints import event_fields
+from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import Commit
 from crewlite.testing import Interleaved
 from tests.soak import SEED, in_time

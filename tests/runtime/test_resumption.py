@@ -66,7 +66,7 @@ def go_on(definition, request, record):
     """The inputs that a resume goes on with, and what is recorded of them anew."""
 
     async def asked():
-        journal = Journal("r", "main", record, Secrets.of(), "warn", "sync", None)
+        journal = Journal("r", "main", record, Secrets.of())
         inputs, parts = inputs_of(definition.as_root(request), request, journal)
         await journal.aclose()
         return inputs, parts.get("inputs")

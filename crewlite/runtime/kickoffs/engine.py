@@ -263,8 +263,8 @@ async def _take_up(
     else:
         target, queue, record = await acquire_new_branch(branch_for(root, request, config), root.kind)
     request.progress.target = target
-    saving = config.on_save_error, config.durability
-    journal = Journal(target.run_id, target.branch, record, secrets, *saving, queue, receive)
+    how: Any = {"durability": config.durability, "receive": receive}
+    journal = Journal(target.run_id, target.branch, record, secrets, config.on_save_error, queue, **how)
     journal.on_conflict = config.on_conflict
     try:
         if _is_over(root, request, found, journal):

@@ -1,84 +1,45 @@
-"""The writing side of a run: the journal seals commits as entries, in one total order, and hands them to the store.
+"""The writing side of a run: its commits are saved as durably as is asked, by the one process that has its branch.
 
-A run always has a journal. Without a store, its entries stay in memory; the first manual checkpoint with a location
-seals them and writes all of them there, and every later commit too.
+A run always has a journal, also without a store.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 from weakref import WeakValueDictionary
 
 from crewlite.concurrency.blocked_loops import Turns
 from crewlite.concurrency.unawaited import of_thread
 from crewlite.errors import BranchConflictError, NotCodable, RunCancelled, StoreError, text_of
-from crewlite.events.base import BaseEvent, EventNote
-from crewlite.events.event_bus import event_bus
-from crewlite.events.types import checkpoint_events
-from crewlite.ids import now_text
-from crewlite.state.format.checkpoints import event_fields
-from crewlite.state.format.commit import Claim, CommitData, CommitParts, Tombstone, due_with, invalidated
-from crewlite.state.format.entry import SCHEMA, next_entry, seal, unsealed
-from crewlite.state.format.kept import Order
-from crewlite.state.format.record import Record
+from crewlite.state.format.commit import Claim, CommitParts
+from crewlite.state.format.entry import next_entry
 from crewlite.state.journal.claim import claim, release
+from crewlite.state.journal.commits import Commits
 from crewlite.state.journal.letters import Letter
-from crewlite.state.journal.mailbox import Done, Mailbox
+from crewlite.state.journal.mailbox import Mailbox
 from crewlite.state.journal.opening import settling
-from crewlite.state.journal.states import States
 from crewlite.state.journal.writer import WriteQueue
 from crewlite.state.providers.locations import real_path
 from crewlite.system.forked import in_child
-from crewlite.texts.logs import logger
-from crewlite.texts.secrets import Secrets
 
-log = logger("crewlite.state")
 _FARTHEST_BEHIND = 512  # commits that a run with durability="async" may be ahead of the disk
 
 
 @dataclass(eq=False)
-class Journal:
+class Journal(Commits):
     """The journal of one branch of one run. Call its methods on the run's loop; manual.py serves other threads."""
 
-    run_id: str
-    branch: str
-    record: Record
-    secrets: Secrets
-    on_save_error: str = "warn"
     durability: str = "sync"
     """"async": `save` does not wait for the disk, unless its caller needs that."""
-    queue: WriteQueue | None = None
-    """The queue of entries for the store; None while the record is in memory only."""
     receive: Callable[[Journal, Letter], Future[bool]] | None = None  # records an answer; None: it takes none
-    degraded: bool = False  # whether something could not be saved
     broken: BaseException | None = None
     """The error of a save in the background that must stop the run, if any; the next save raises it."""
-    claim: Claim | None = None  # under which this process writes the branch
-    closed: bool = False
-    warned: bool = False  # whether the log says that not everything is saved
     delayed: bool = False  # whether commits could not be stored at first
-    unstored: list[CommitData] = field(default_factory=list)
-    """All commits, if there is no store. They are not sealed, to save time and memory."""
-    sums: Mapping[int, str] = field(default_factory=dict)
-    """By number of the commit: the checksums of the entries that were made before the run had a store."""
-    passed: Secrets | None = None
-    """The secrets among the inputs, with which the program works; None if there are none."""
-    on_conflict: str = "last"
-    """"error": if two concurrent steps change the same place of the state, the later one fails."""
-    states: States = field(init=False)
-    """The state of the run: the views of its running steps and of handlers."""
-    buffered_events: list[EventNote] = field(default_factory=list)
-    """Events that the next commit records."""
-    _tombstones: list[Tombstone] = field(default_factory=list)
-    _refused: list[NotCodable] = field(default_factory=list)  # errors of values that no commit records, until announced
     _behind: int = 0  # commits that are being written while the run continues
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     """The event loop of the run."""
@@ -89,70 +50,22 @@ class Journal:
     """Done once another process has acquired the branch or cancelled the run; its result is the error to raise."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.mailbox, self.fenced = Mailbox(self.loop), self.loop.create_future()
-        self.states = States(self.record, self.secrets)
         self.listen()
 
-    @property
-    def location(self) -> str | None:
-        """The location of the store; None without a store."""
-        return self.queue.store.location if self.queue else None
+    def make_claim(self) -> Claim:
+        """Build a claim of this process, to be committed. `journal_of` finds this journal by the claim."""
+        self.claim = claim(self.loop)
+        _journals[self.claim["id"]] = self
+        return self.claim
 
-    @property
-    def bases(self) -> frozenset[str]:
-        """The ids of the checkpoints of this branch that forks start from, as far as known."""
-        return self.queue.upkeep.bases if self.queue else frozenset()
-
-    @property
-    def next_seq(self) -> int:
-        """The number of the next commit."""
-        return self.record.seq + 1
-
-    @property
-    def next_order(self) -> Order:
-        """The position of the next outcome's changes in the order of all: (number of the commit, index in it)."""
-        return self.next_seq, len(self._tombstones)
-
-    def invalidate(self, address: str, kind: str, *, at_once: bool) -> None:
-        """Queue a tombstone for a step that has ended. Its outcome stays valid until then. `at_once`: see Tombstone."""
-        self._tombstones.append(Tombstone(invalidated(address, kind), at_once))
-
-    def commit(
-        self, parts: CommitParts, done: Done, loop: asyncio.AbstractEventLoop | None = None, *, behind: bool = False
-    ) -> bool:
-        """Seal a commit, apply it to the record, and queue it for the store. Returns whether there is a store.
-
-        `done` is called once the commit is stored or has failed, never without a store; see WriteQueue.put, also for
-        `behind`. The record stays as the commit leaves it until `announce` is called. Raises StoreError if closed.
-        """
-        if self.closed:
-            raise self.ended()
-        at = now_text()
-        if checkpoint := parts.get("place"):
-            checkpoint["at"] = at
-        whole: CommitData = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
-        if self.buffered_events:
-            whole["events"], self.buffered_events = [*self.buffered_events, *parts.get("events", ())], []
-        due, self._tombstones = due_with(parts, self._tombstones) if self._tombstones else ([], [])
-        if due:
-            whole["steps"] = [*(one.step for one in due), *parts.get("steps", ())]
-        states, queue = self.states, self.queue
-        if states.common.used:
-            self._refused += states.add_to(whole, strict=self.on_save_error == "raise")
-        entry = seal(whole, after=self.record.sum) if queue else unsealed(whole)
-        self.record.apply(entry)
-        if queue:
-            queue.put((entry,), done, loop, behind=behind)
-        else:
-            self.unstored.append(whole)
-        return queue is not None
-
-    def announce(self, parts: CommitParts) -> None:
-        """Emit the events of the commit with these parts. A handler may commit."""
-        if self.queue and "place" in parts and event_bus.hears(checkpoint_events.CheckpointStartedEvent):
-            self.emit(checkpoint_events.CheckpointStartedEvent, **event_fields(parts["place"]))
-        while self._refused:
-            self.failed(self._refused.pop(0))
+    def give_up_claim(self, *, owes: bool) -> None:
+        """Drop a claim and the queued entries: the run has not started. `owes`: the claim may be stored; release it."""
+        self._drop_claim()
+        self.claim = None
+        if self.queue:
+            self.queue.backlog, self.queue.owed = (), {"released": True} if owes else None
 
     def store(self, parts: CommitParts) -> Awaitable[None] | None:
         """Commit. Returns an awaitable that ends once the commit is durable, or raises the error of the store.
@@ -224,19 +137,6 @@ class Journal:
         self._behind += self.commit(parts, settle, self.loop, behind=True)
         return self._behind
 
-    def make_claim(self) -> Claim:
-        """Build a claim of this process, to be committed. `journal_of` finds this journal by the claim."""
-        self.claim = claim(self.loop)
-        _journals[self.claim["id"]] = self
-        return self.claim
-
-    def give_up_claim(self, *, owes: bool) -> None:
-        """Drop a claim and the queued entries: the run has not started. `owes`: the claim may be stored; release it."""
-        self._drop_claim()
-        self.claim = None
-        if self.queue:
-            self.queue.backlog, self.queue.owed = (), {"released": True} if owes else None
-
     async def flush(self) -> BaseException | None:
         """Wait until all commits are durable. A failure is raised, or announced and returned: see `on_save_error`."""
         problem = await asyncio.wrap_future(settling(self.queue)) if self.queue and self._is_ahead(self.queue) else None
@@ -245,10 +145,6 @@ class Journal:
         if self.broken is not None:
             raise self.broken
         return problem
-
-    def _is_ahead(self, queue: WriteQueue) -> bool:
-        """Return whether there are commits that are not stored, or whose events are not emitted yet."""
-        return self._behind > 0 or queue.seq != self.record.seq
 
     async def assured(self, problem: str) -> None:
         """Wait until all commits are durable. If they are not, raise StoreError with `problem`, also with "warn"."""
@@ -265,47 +161,9 @@ class Journal:
         if self.on_save_error == "raise":
             raise StoreError(self.location or "", f"a save failed: {text_of(error)}") from error
 
-    def warn(self, message: str, address: str = "") -> None:
-        """Log a warning about this run, with secrets masked; `address`: that of the step it is about."""
-        about = {"run_id": self.run_id, "branch": self.branch, "address": address}
-        log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message), extra=about)
-
-    def failed(self, error: BaseException, *, warned: bool = False) -> None:
-        """Mark the durability of the run as degraded, and emit the event. `warned`: the caller has logged it."""
-        self.degraded = True
-        if not (warned or self.warned):
-            self.warned = True
-            follows = "the run stops, as" if self.on_save_error == "raise" else "the run goes on, but"
-            self.warn(f"{follows} not everything is saved: {text_of(error)}")
-        about = {"error": self.secrets.mask(text_of(error)), "error_type": type(error).__name__}
-        with contextlib.suppress(OSError, ImportError):  # too many files are open to import the class of the event
-            self.emit(checkpoint_events.CheckpointFailedEvent, **about)
-
-    def learn(self, *objects: object, extra: Iterable[str] = ()) -> None:
-        """Mask the secrets in the fields of these objects, and the texts in `extra`, from now on."""
-        self.secrets = self.states.common.secrets = self.secrets.knowing(*objects, extra=extra)
-
-    def ended(self) -> StoreError:
-        """Build the error for a request to a run that has ended."""
-        return StoreError(*self._why_ended())
-
-    def _why_ended(self) -> tuple[str, str]:
-        state = self.record.run.get("definition", {}).get("kind") == "state"
-        why = "the state was closed: open it again" if state else "the run has ended"
-        if self.claim and self.claim["pid"] != os.getpid():
-            why = f"it is written by process {self.claim['pid']}, from which this process was forked: do this there"
-        return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
-
-    def completed(self, parts: CommitParts, started: float) -> None:
-        """Emit the events of a durable checkpoint, if there is a store. `started`: when it was requested."""
-        if not self.queue:
-            return
-        checkpoint = parts["place"]
-        if event_bus.hears(checkpoint_events.CheckpointCompletedEvent):
-            fields = {"ref": self.queue.store.ref(checkpoint), "duration_ms": (time.perf_counter() - started) * 1000}
-            self.emit(checkpoint_events.CheckpointCompletedEvent, **event_fields(checkpoint), **fields)
-        if drops := parts.get("drops"):
-            self.emit(checkpoint_events.CheckpointPrunedEvent, removed_count=len(drops), max_checkpoints=parts["keep"])
+    def _is_ahead(self, queue: WriteQueue) -> bool:
+        """Return whether there are commits that are not stored, or whose events are not emitted yet."""
+        return self._behind > 0 or queue.seq != self.record.seq
 
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
         """Release the branch and the store, once all queued commits are stored. Retries failed ones once.
@@ -340,16 +198,6 @@ class Journal:
         if ended:
             await of_thread(ended, self.loop)
 
-    def forget(self) -> None:
-        """Close this copy of the journal, in a forked child: the threads that write are those of the parent."""
-        self.closed, self.states.common.closed = True, self._why_ended()
-        self.mailbox.forget()
-
-    def _drop_claim(self) -> None:
-        if self.claim:
-            _journals.pop(self.claim["id"], None)
-            release(self.claim)
-
     def _last_values(self) -> None:
         """Commit the changes of values after the last commit, if there are any."""
         try:
@@ -365,18 +213,21 @@ class Journal:
         if (problem is not None or delayed) and not queue.fenced:
             self.warn("what had failed is saved now" if problem is None else f"still not saved: {text_of(problem)}")
 
+    def _drop_claim(self) -> None:
+        if self.claim:
+            _journals.pop(self.claim["id"], None)
+            release(self.claim)
+
+    def forget(self) -> None:
+        """Close this copy of the journal, in a forked child: the threads that write are those of the parent."""
+        self.closed, self.states.common.closed = True, self._why_ended()
+        self.mailbox.forget()
+
     def listen(self) -> None:
         """Have the writer say that another process has written to the branch, and pass letters on."""
         if self.queue:
             self.queue.on_fenced = self.fenced
             self.queue.receive = partial(self.receive, self) if self.receive else None
-
-    def emit(self, cls: type[BaseEvent], **fields: Any) -> None:
-        """Emit an event about this journal."""
-        if event_bus.hears(cls):
-            provider = self.queue.writer.provider if self.queue else "none"
-            where = {"location": self.location, "provider": provider, "run_id": self.run_id, "branch": self.branch}
-            event_bus.emit(self, cls(**where, seq=self.record.seq, **fields))
 
 
 _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()  # of this process, by the id of the claim
