@@ -35,6 +35,11 @@ Said = tuple[type[Any], Mapping[str, Any]] | None
 """An event of a step, as its class and the fields of its own, beside those of all events; None for no event."""
 
 
+def with_more(said: Said, **more: Any) -> Said:
+    """Return an event with further fields; those that it says itself are kept."""
+    return said and (said[0], {**more, **said[1]})
+
+
 class StepEvents(Protocol):
     """Says which events a step emits."""
 

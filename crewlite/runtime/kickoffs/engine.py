@@ -115,7 +115,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
         try:
             if verbose or root.log_file:
                 around.enter_context(_progress_shown(progress, root.log_file, verbose=verbose))
-            finished = await _finished(root, request)
+            finished = await _kicked_off(root, request)
         except BaseException as error:
             if outermost:
                 note_way_on(error, root.kind, request)
@@ -144,7 +144,8 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
     return foreseen
 
 
-async def _finished(root: Root[T], request: Request) -> Finished[T]:
+async def _kicked_off(root: Root[T], request: Request) -> Finished[T]:
+    """Kick off a run of its own; inside another run, a step of that run, or a separate run if only this has a store."""
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
         return await _as_found(

@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Any, cast
 
 from crewlite import durable
-from crewlite.durable import Said, Step
+from crewlite.durable import Said, Step, with_more
 from crewlite.errors import (
     NOT_TO_SWALLOW,
     ConfigError,
@@ -130,10 +130,10 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
         run.incomplete(address, frame.origin.name, raised)
     if not decision.final:
         _log_retry(frame, shown, attempt, decision.remedy)
-    event, more = _event(step, frame, decision, attempt, failed, shown), {"started_event_id": frame.origin.parent}
+    event = with_more(_event(step, frame, decision, attempt, failed, shown), started_event_id=frame.origin.parent)
     origin = frame.origin._replace(parent=outer.origin.parent)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
-    await run.publish(step.voice.source, event, origin, more, parts=commit)
+    await run.publish(step.voice.source, event, origin, parts=commit)
     if decision.final:
         outer.hear(address, failed.said)
         if thrown is error:

@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from crewlite import events
 from crewlite.attempt_hooks import AttemptInfo, hooked, hooks_here
 from crewlite.concurrency.background import within
-from crewlite.durable import Step
+from crewlite.durable import Step, with_more
 from crewlite.encoding import codec
 from crewlite.encoding.codec import Json
 from crewlite.errors import CONTROL_FLOW, DeadlineExceeded, NotCodable, StateConflict
@@ -290,9 +290,9 @@ class Execution(Generic[T]):
         A checkpoint that this event creates shows the run just before the step.
         """
         run, address = self.outer.run, self.address
-        voice, more = self.step.voice, {"resumed": True} if address in run.begun else {}
-        again = not address and run.heard_start
-        event = await run.publish(voice.source, voice.started(), self.origin, more, ahead=True, again=again)
+        voice, again = self.step.voice, not address and run.heard_start
+        said = with_more(voice.started(), resumed=True) if address in run.begun else voice.started()
+        event = await run.publish(voice.source, said, self.origin, ahead=True, again=again)
         self.started = event.event_id if event else None
         return isinstance(event, BaseEvent)  # not only its note
 
@@ -301,8 +301,8 @@ class Execution(Generic[T]):
         outer, step, inner = self.outer, self.step, facts.frame
         run, children = outer.run, outer.children
         usage = step.usage(value) if step.usage and not facts.reused else None
-        if said := self._said(inner) if inner and inner.sayings is not None else None:
-            outer.hear(self.address, said)
+        if reported := self._said(inner) if inner and inner.sayings is not None else None:
+            outer.hear(self.address, reported)
         if children.view and facts.changes:
             children.view.commit(self.address, [(run.journal.next_order, facts.changes)])
         try:
@@ -311,18 +311,18 @@ class Execution(Generic[T]):
             run.undurable(self.address, error)
             return outer.with_usage(step, self.address, value, usage)
         value = outer.with_usage(step, self.address, value, usage) if step.with_usage else value
-        outcome = self._step_record(data, facts, usage, said)
+        outcome = self._step_record(data, facts, usage, reported)
         commit: CommitParts = {"steps": [outcome]}
         if calls := step.intends(value) if step.intends else ():
             outcome |= {"calls": [call.address for call in calls]} if children.moved else {}
             at_once = [call for call in calls if call.address not in children.moved]  # others may wait for a decision
             commit |= planned(at_once, run, outer.inherited.mode)
         once = "once" in map(itemgetter(1), commit.get("intents", ()))
-        more = {"started_event_id": self.started} | ({"reused_from": facts.reused} if facts.reused else {})
         if children.side_by_side:
             children.side_by_side.handover.committed(self.address, run.journal.next_order)
-        done = step.voice.completed(value)
-        await run.publish(step.voice.source, done, self.origin, more, parts=commit, now=once)
+        more = {"reused_from": facts.reused} if facts.reused else {}
+        said = with_more(step.voice.completed(value), started_event_id=self.started, **more)
+        await run.publish(step.voice.source, said, self.origin, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         children.record_child(self.address, digest, data, drifted)
         if facts.conflicts and inner:

@@ -246,7 +246,6 @@ class Run:
         source: object,
         said: Said,
         origin: Origin,
-        more: Mapping[str, Any] = {},
         *,
         parts: CommitParts | None = None,
         now: bool = False,
@@ -257,8 +256,7 @@ class Run:
 
         An event without parts and checkpoint is recorded by the next commit. So is one whose checkpoint shows the run
         just before it (`ahead`). Handlers get what the record holds right after the commit. Returns the event, or only
-        its note if nobody hears it; None if nothing is said. `more`: further fields of the event. `now`: see
-        `Journal.save`. `again`: see `_emit`.
+        its note if nobody hears it; None if nothing is said. `now`: see `Journal.save`. `again`: see `_emit`.
         """
         journal = self.journal
         if said is None:
@@ -272,7 +270,7 @@ class Run:
         event: BaseEvent | None = None
         if heard:
             seq = journal.next_seq if (parts or creates) and not ahead else None
-            event = self._event(cls, {**more, **about}, origin, seq)
+            event = self._event(cls, about, origin, seq)
             note = event.noted
         else:
             note = EventNote(type_of(cls), new_id(), now_text(), about.get("address", origin.address))
