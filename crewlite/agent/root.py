@@ -83,7 +83,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         if self._turn not in (None, self._number):
             raise ConfigError(f"turn is {self._turn}, but this kickoff begins a conversation: its first turn is 1")
 
-    def place(self, record: Record, given: Json | None) -> CommitParts | None:
+    def find_turn(self, record: Record, given: Json | None) -> CommitParts | None:
         """Find the turn that the kickoff asks for, and return the commit parts that begin it; {} for a recorded turn.
 
         Returns None for a new turn while the one before it is not answered.
@@ -127,7 +127,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         )
         return Comparison((found,) if found else ())
 
-    def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    def fork_inputs(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs of a fork: a further instruction is added to the conversation that it is forked from."""
         asked, instruction = as_conversation(recorded["messages"]), as_conversation(given["messages"])
         self._goes_on = (

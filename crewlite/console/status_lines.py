@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from crewlite.console.text import encodable, printable
 from crewlite.console.underway import Open, Underway, elapsed, spent, still_open
 from crewlite.lazy import lazy
-from crewlite.runtime.people.terminal import entered, waits
+from crewlite.runtime.people.terminal import entered, is_asking
 from crewlite.system.forked import in_child, lock, rlock
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class StatusLines:
         """
         with self.lock, contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             self._clear()
-            question = self._open_line() if waits() else ""
+            question = self._open_line() if is_asking() else ""
             if self._open_line():
                 in_one_row = question and rich_text.Text(question).cell_len < self.console.width
                 self._file.write(_BELOW if in_one_row else "\n")

@@ -211,7 +211,7 @@ class RuntimeState(Bag):
         return state
 
     def _named(self, parts: CommitParts, started: float) -> str:
-        self._journal.completed(parts, started)
+        self._journal.announce_saved(parts, started)
         return manual.ref_of(self._journal, parts["place"])
 
     def _checkpoint_parts(self, label: str | None, metadata: dict[str, Any] | None) -> CommitParts:

@@ -332,9 +332,14 @@ LATER = "step:later"
         (STRICT, {"drift": "may_differ", "comes_late": True}, {LATER}, "run"),
         (STRICT, {"moved": True}, {LATER}, "run, and diverge"),
         (STRICT, {"comes_late": True}, {LATER}, "run"),
-        (replace(STRICT, left=frozenset({"tool:pay"})), {}, {"tool:pay"}, "run"),
-        (replace(STRICT, left=frozenset({"tool:pay"})), {"in_turn": True}, {"tool:pay"}, "refuse: passed over"),
-        (replace(STRICT, left=frozenset({"tool:pay"}), differs=True), {"in_turn": True}, {"tool:pay"}, "run"),
+        (replace(STRICT, left_in_doubt=frozenset({"tool:pay"})), {}, {"tool:pay"}, "run"),
+        (
+            replace(STRICT, left_in_doubt=frozenset({"tool:pay"})),
+            {"in_turn": True},
+            {"tool:pay"},
+            "refuse: passed over",
+        ),
+        (replace(STRICT, left_in_doubt=frozenset({"tool:pay"}), differs=True), {"in_turn": True}, {"tool:pay"}, "run"),
     ],
 )
 def test_a_step_of_which_nothing_is_recorded_runs_unless_recorded_ones_come_before(mode, asked, unrequested, expected):

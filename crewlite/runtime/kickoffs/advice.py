@@ -38,7 +38,7 @@ def warn_unused(run: Run) -> None:
 
 
 def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
-    """Return the addresses of the last steps whose recorded outcomes the code of a flow got in this kickoff.
+    """Return the addresses of the last few steps that a flow's own code requested and the record answered.
 
     `kind`: the kind of the run. A timer is none of them, as no code makes its outcome.
     """

@@ -86,7 +86,7 @@ def newest_unfinished(
         others = (one for key, one in mine.items() if over.get(key) != "finished")
         read = each_readable(others, lambda info: recorded(store, info.run_id, info.branch), JournalCorrupt)
         for record in read:  # one that is only unreadable now ends it: a new run would pay anew for what it holds
-            if not record.finished and not root.changed(record.run, wanted):
+            if not record.finished and not root.changed_inputs(record.run, wanted):
                 return Located(provider, config.location, record.run["run_id"], record.run["branch"])
     return None
 
@@ -132,19 +132,19 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     forked = bool(record.run.get("base"))
     asked = request.inputs_of_caller if forked else request.inputs  # a fork keeps its own
     if asked is None:
-        root.place(record, None)
+        root.find_turn(record, None)
         root.check_recorded(inputs, journal.run_id)
         return inputs, {}
-    given, coded = masked(journal, root.follow(record, inputs, asked) if forked else asked)
+    given, coded = masked(journal, root.fork_inputs(record, inputs, asked) if forked else asked)
     if forked:
         coded = laid_over(record.run["inputs"], coded)
-    if (further := root.place(record, coded)) is not None:
+    if (further := root.find_turn(record, coded)) is not None:
         root.check(given)
         return inputs, further
     if digest(coded) == digest(record.run["inputs"]):
         root.check(given)
         return given, {}
-    if not (names := root.changed(record.run, coded)):
+    if not (names := root.changed_inputs(record.run, coded)):
         root.check_recorded(inputs, journal.run_id)
         return inputs, {}
     if not record.fresh:

@@ -125,7 +125,7 @@ class Root(ABC, Generic[T]):
         """Return the encoded values that inputs have if they are left out, by name. A run records them in its facts."""
         return {}
 
-    def changed(self, run: RunStart, given: JsonObject) -> list[str]:
+    def changed_inputs(self, run: RunStart, given: JsonObject) -> list[str]:
         """Return the names of the inputs, encoded in `given`, that have other values than in the run.
 
         An input that is left out has its default: in the run, the one that it had when the run began.
@@ -174,11 +174,11 @@ class Root(ABC, Generic[T]):
         """
         return True
 
-    def follow(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def fork_inputs(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the inputs of a fork's kickoff, from its record, the recorded inputs and the newly given ones."""
         return {**recorded, **given}
 
-    def place(self, record: Record, given: Json | None) -> CommitParts | None:
+    def find_turn(self, record: Record, given: Json | None) -> CommitParts | None:
         """Find the turn of a conversation that a kickoff with these inputs asks for.
 
         `given`: encoded inputs; None if the kickoff has none. Returns the parts to commit for a new turn, {} for a

@@ -42,8 +42,8 @@ class RunStream(Generic[R]):
     """
 
     def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
-        self._left, self._interrupted = _Left(), False
-        subscription = event_bus.on(BaseEvent, partial(_hear, progress, self._left))
+        self._unread, self._interrupted = _UnreadEvents(), False
+        subscription = event_bus.on(BaseEvent, partial(_hear, progress, self._unread))
         try:
             self.handle = begin()
             """The handle of the run, with its id, status and usage."""
@@ -51,7 +51,7 @@ class RunStream(Generic[R]):
             subscription.cancel()
             raise
         self.handle.when_ended(subscription.cancel)
-        self.handle.when_ended(self._left.end)
+        self.handle.when_ended(self._unread.end)
         self._streamed: set[str | None] = set()
 
     @property
@@ -116,7 +116,7 @@ class RunStream(Generic[R]):
         try:
             yield
         except BaseException as error:
-            self._left.release()  # the traceback holds the reader, beside which the program may read on
+            self._unread.release()  # the traceback holds the reader, beside which the program may read on
             self._cut_short(error)
             raise
 
@@ -153,7 +153,7 @@ class _Reader(Generic[T]):
         self._check_is_alone()
         while not self._ended:
             with self._stream._ended_by_signals():
-                event = self._stream._left.take()
+                event = self._stream._unread.take()
             if event is None:
                 self._end()
                 self._stream.handle.result()
@@ -164,7 +164,7 @@ class _Reader(Generic[T]):
     async def __anext__(self) -> T:
         self._check_is_alone()
         while not self._ended:
-            if (event := await self._stream._left.atake()) is None:
+            if (event := await self._stream._unread.atake()) is None:
                 self._end()
                 await self._stream.handle
             elif found := self._take_from(event):
@@ -173,14 +173,14 @@ class _Reader(Generic[T]):
 
     def _check_is_alone(self) -> None:
         """Raise ConfigError if another reader has read the stream to its end, or is still reading it."""
-        if not self._ended and (problem := self._stream._left.give_to(self)):
+        if not self._ended and (problem := self._stream._unread.give_to(self)):
             raise ConfigError(
                 f"The stream {problem} already, and each event is given once. Read it in one place: `for event in "
                 f"stream` gives the text too, in LLMStreamChunkEvent and LLMCallCompletedEvent"
             )
 
     def _end(self) -> None:
-        self._ended = self._stream._left.is_read = True
+        self._ended = self._stream._unread.is_read = True
 
 
 def _is_aside(address: str | None) -> bool:
@@ -188,13 +188,13 @@ def _is_aside(address: str | None) -> bool:
     return any(kinds.at(around).is_aside for around in outers(address or ""))
 
 
-def _hear(progress: Progress, left: _Left, source: object, event: BaseEvent) -> None:
+def _hear(progress: Progress, unread: _UnreadEvents, source: object, event: BaseEvent) -> None:
     """Store an event if it belongs to this run: other runs in the process emit events at the same time."""
     if event.run_id is not None and (event.run_id, event.branch) == (progress.run_id, progress.branch):
-        left.put(event)
+        unread.put(event)
 
 
-class _Left:
+class _UnreadEvents:
     """A queue of the events that were not read yet. The run's threads fill it; any thread or loop may read it."""
 
     def __init__(self) -> None:
@@ -241,7 +241,7 @@ class _Left:
             background.next_of(more)
 
     async def atake(self) -> BaseEvent | None:
-        """Run `take` as a coroutine."""
+        """Return what `take` does, without blocking the event loop."""
         while True:
             more = asyncio.Event()
             found, over = self._next(partial(_call_soon, asyncio.get_running_loop(), more.set))

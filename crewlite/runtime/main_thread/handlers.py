@@ -27,7 +27,7 @@ GRACE = 2.0  # seconds that an interrupted run has to close its journal
 
 @dataclass(slots=True)
 class _Ending:
-    """The end of runs by a signal. Only the main thread changes it."""
+    """How far the end of runs by a signal has come. Only the main thread changes it."""
 
     signal: str = ""  # that is ending runs: a further one ends the process without waiting
     telling: bool = False  # the handler of that signal is at work: a further one waits until it has told all listeners
@@ -36,7 +36,7 @@ class _Ending:
 
 @dataclass(slots=True)
 class _Stop:
-    """The stop of the process by SIGTSTP. Only the main thread changes it."""
+    """How far a stop of the process by SIGTSTP has come. Only the main thread changes it."""
 
     is_reported: bool = False  # runs are recording the signal: a further one stops the process without waiting
     handler: Any = None  # of SIGTSTP, which is put back as soon as the stopped process is continued

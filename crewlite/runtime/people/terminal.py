@@ -37,7 +37,7 @@ def piped() -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
-def waits() -> bool:
+def is_asking() -> bool:
     """Return whether a question is on the screen that nobody has answered. Its line is then the last one."""
     return _on_screen
 

@@ -50,7 +50,7 @@ def planned(calls: Sequence[Intent], run: Run, mode: Mode) -> CommitParts:
     intent until a person has decided about it. Until then no other call with effect="once" is made: see
     `check_none_before`.
     """
-    record, waits = run.record, bool(run.left and _undecided(run))
+    record, waits = run.record, bool(run.left_in_doubt and _undecided(run))
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
         made = record.outcomes.get(at)
@@ -108,7 +108,7 @@ def check_none_left(run: Run, unrequested: Collection[str]) -> None:
 
     The code has changed since it began that call. `unrequested`: the recorded steps that it has not requested.
     """
-    around = run.left.intersection(unrequested)
+    around = run.left_in_doubt.intersection(unrequested)
     for at in _undecided(run) if around else ():
         if not around.isdisjoint((at, *outers(at))):
             raise _doubt_left(run, at)
@@ -119,14 +119,14 @@ def check_none_before(run: Run, address: str) -> None:
 
     Changed code may make the call in doubt again elsewhere, so it makes none until somebody has decided about that one.
     """
-    if run.left and address not in run.left and (undecided := _undecided(run)):
+    if run.left_in_doubt and address not in run.left_in_doubt and (undecided := _undecided(run)):
         raise _doubt_left(run, undecided[0])
 
 
 def _undecided(run: Run) -> list[str]:
     """Return the calls that an earlier kickoff has left in doubt, and about which nobody has decided."""
     known = run.answers.keys() | run.once.begun
-    return [at for at in unsettled(run.record) if at in run.left and at not in known]
+    return [at for at in unsettled(run.record) if at in run.left_in_doubt and at not in known]
 
 
 def _doubt_left(run: Run, at: str) -> InDoubt:

@@ -375,7 +375,7 @@ class Execution(Generic[T]):
         if frame:
             if frame.children.drifted:
                 outcome["drifted"] = [*frame.children.drifted]
-            if (run.inherited or run.left or run.on_drift == "rerun") and (unused := frame.unused()):
+            if (run.inherited or run.left_in_doubt or run.on_drift == "rerun") and (unused := frame.unused()):
                 outcome["unused"] = unused
         more: dict[str, Any] = {
             "means": mode.provenance(step),

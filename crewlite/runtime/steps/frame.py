@@ -113,7 +113,7 @@ class Frame(Scope):
             run.mode, guards=run.guards, budgets=run.enclosing, auto_approve=run.record.auto_approve
         )
         prefix = prefix_inside(address, attempt)
-        self.children = Children(prefix, run.inside.get(prefix, ()))
+        self.children = Children(prefix, run.ended_inside.get(prefix, ()))
         self.fingerprint = ""
         """The fingerprint of the step's question."""
         self.around: Frame | None = None
@@ -382,7 +382,7 @@ class Frame(Scope):
         which this step's new outcome replaces.
         """
         children, run = self.children, self.run
-        left = children.unrequested if run.on_drift == "rerun" else children.unrequested & run.left
+        left = children.unrequested if run.on_drift == "rerun" else children.unrequested & run.left_in_doubt
         found = set(run.inherited.get(self.address, ())) - children.asked.keys()
         return sorted(found.union(at for at in left if not kinds.at(at).is_about_failure))
 

@@ -77,8 +77,8 @@ class Mode:
     """Whether the recorded result of the run answers another question than this kickoff asks."""
     rerun: Mapping[str, int] = field(default_factory=dict)
     """See `Run.rerun`."""
-    left: frozenset[str] = frozenset()
-    """See `Run.left`."""
+    left_in_doubt: frozenset[str] = frozenset()
+    """See `Run.left_in_doubt`."""
 
     @property
     def binds(self) -> bool:

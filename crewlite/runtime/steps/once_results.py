@@ -109,7 +109,7 @@ def _may_stand_elsewhere(frame: Frame, address: str) -> bool:
     Steps that have to be requested in their order are each at their own address.
     """
     run, prefix = frame.run, prefix_beside(address)
-    if "!" in prefix or (prefix and run.resumed and (run.left or run.on_drift == "rerun")):
+    if "!" in prefix or (prefix and run.resumed and (run.left_in_doubt or run.on_drift == "rerun")):
         return True
     if not prefix or not (run.resumed or run.record.attempts):
         return False

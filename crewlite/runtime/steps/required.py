@@ -63,7 +63,7 @@ def needed(record: Record, mode: Mode, left_out: Ends, open_ones: Collection[str
         return ()
     free = free_from(record, left_out)
     before = [at for at, ended in left_out.items() if ended.seq < free]
-    cut = () if free_from(record, open_ones) < math.inf else mode.left.intersection(open_ones)
+    cut = () if free_from(record, open_ones) < math.inf else mode.left_in_doubt.intersection(open_ones)
     return (*before, *sorted(at for at in cut if not record.end(at)))
 
 

@@ -109,7 +109,7 @@ class Run:
     """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
     begun: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of steps that an earlier kickoff started."""
-    left: frozenset[str] = field(default=frozenset(), init=False)
+    left_in_doubt: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of calls with effect="once" that an earlier kickoff has left in doubt, and of the steps around them.
 
     Two kinds of calls are left out: those that `rerun` says took no effect, and those that the changes of a fork lead
@@ -118,7 +118,7 @@ class Run:
     heard_start: bool = field(default=False, init=False)
     """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls, init=False)
-    inside: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    ended_inside: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), and of those around calls with
     effect="once", by their prefix up to the last slash."""
     inherited: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
@@ -152,12 +152,12 @@ class Run:
         self.heard_start = "" in started and bool(record.kept.own)
         left = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]
         left = [at for at in left if not is_before_change(record, at)]
-        self.left = frozenset(around(left).union(left))
+        self.left_in_doubt = frozenset(around(left).union(left))
         if self.exact or self.on_drift == "rerun":
             once = (at for at, effect in record.intents.items() if effect == "once")
-            self.inside = _grouped({*record.ends, *self.left, *around(once)}, prefix_beside)
-        elif self.left:
-            self.inside = _grouped(self.left, prefix_beside)
+            self.ended_inside = _grouped({*record.ends, *self.left_in_doubt, *around(once)}, prefix_beside)
+        elif self.left_in_doubt:
+            self.ended_inside = _grouped(self.left_in_doubt, prefix_beside)
         if record.base:
             self.inherited = _grouped(inherited(record), outer)
         self.undecided = frozenset(undecided(record))
@@ -169,7 +169,7 @@ class Run:
     @cached_property
     def mode(self) -> Mode:
         """How the record answers requests for the top-level steps of this run."""
-        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, left=self.left)
+        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, left_in_doubt=self.left_in_doubt)
 
     @cached_property
     def first_starts(self) -> dict[str, str]:
@@ -370,7 +370,7 @@ class Run:
         Raises `error` with on_save_error="raise".
         """
         self.journal.warn(f"{self.called(address)} cannot be recorded and will run again on resume: {error}", address)
-        self.journal.failed(error, warned=True)
+        self.journal.degrade(error, warned=True)
         if self.journal.on_save_error == "raise":
             raise error
 

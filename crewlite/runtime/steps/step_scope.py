@@ -183,8 +183,8 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: StepRequest) -> T:
         """Return a step's outcome from the record, or run the step."""
         address = asked.address
-        in_order = asked.in_own_task or step.chained  # what an agent asks its model comes last in its conversation
-        if not in_order and (self.in_other_task or await self._others_first(address)):
+        is_handed_in_turn = asked.in_own_task or step.chained  # an agent's model is asked last in its conversation
+        if not is_handed_in_turn and (self.in_other_task or await self._others_first(address)):
             return await self.as_task(step, asked)
         if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
             raise self.run.journal.ended()

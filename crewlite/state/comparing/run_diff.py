@@ -119,7 +119,7 @@ def _inputs(record: Record) -> dict[str, Json]:
 
 
 def settings_of(definition: JsonObject) -> Settings:
-    """Return the settings of a definition."""
+    """Return the settings of a recorded definition, by their paths such as `agents.Editor.llm`."""
     found: dict[str, Json] = {}
     for parts, value in _flat(definition, ()):
         found.setdefault(".".join(parts), value)

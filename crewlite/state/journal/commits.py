@@ -125,9 +125,9 @@ class Commits:
         if self.queue and "place" in parts and event_bus.hears(checkpoint_events.CheckpointStartedEvent):
             self.emit(checkpoint_events.CheckpointStartedEvent, **event_fields(parts["place"]))
         while self._refused:
-            self.failed(self._refused.pop(0))
+            self.degrade(self._refused.pop(0))
 
-    def completed(self, parts: CommitParts, started: float) -> None:
+    def announce_saved(self, parts: CommitParts, started: float) -> None:
         """Emit the events of a durable checkpoint, if there is a store. `started`: when it was requested."""
         if not self.queue:
             return
@@ -143,7 +143,7 @@ class Commits:
         about = {"run_id": self.run_id, "branch": self.branch, "address": address}
         log.warning("%s/%s: %s", self.run_id, self.branch, self.secrets.mask(message), extra=about)
 
-    def failed(self, error: BaseException, *, warned: bool = False) -> None:
+    def degrade(self, error: BaseException, *, warned: bool = False) -> None:
         """Mark the durability of the run as degraded, and emit the event. `warned`: the caller has logged it."""
         self.degraded = True
         if not (warned or self.warned):

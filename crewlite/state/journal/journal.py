@@ -113,7 +113,7 @@ class Journal(Commits):
             self._not_saved(error)
             return
         if "place" in parts:
-            self.completed(parts, started)
+            self.announce_saved(parts, started)
 
     async def _behind_disk(self, parts: CommitParts, commits: int) -> None:
         """Emit the events of a commit. Wait only if too many `commits` are being written."""
@@ -130,7 +130,7 @@ class Journal(Commits):
                 if error is not None:
                     self._not_saved(error)
                 elif "place" in parts:
-                    self.completed(parts, started)
+                    self.announce_saved(parts, started)
             except Exception as stop:  # raised by the next save of the run
                 self.broken = stop
 
@@ -157,7 +157,7 @@ class Journal(Commits):
         if isinstance(error, BranchConflictError | RunCancelled):
             raise error
         self.delayed |= bool(self.queue and self.queue.backlog)
-        self.failed(error)
+        self.degrade(error)
         if self.on_save_error == "raise":
             raise StoreError(self.location or "", f"a save failed: {text_of(error)}") from error
 
@@ -205,7 +205,7 @@ class Journal(Commits):
                 self.commit({}, lambda error: None)
                 self.announce({})
         except NotCodable as error:
-            self.failed(error)
+            self.degrade(error)
 
     async def _settle_and_warn(self, queue: WriteQueue) -> None:
         delayed = self.delayed or bool(queue.backlog)

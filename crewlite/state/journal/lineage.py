@@ -53,7 +53,7 @@ def read_lineage(store: Store, run_id: str, branch: str) -> Lineage:
 
 
 def gone(store: Store, name: str, kind: str) -> RefError:
-    """Build the error for a run or branch that was deleted after it was found."""
+    """Build the error for a run, branch or checkpoint (`kind`) that was deleted after it was found."""
     return RefError(name, f"names no {kind} in {store.location} any more: it was deleted")
 
 

@@ -128,7 +128,7 @@ def flush(journal: Journal) -> Future[int]:
     flushed.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the writer can always set it
 
     def settle(error: BaseException | None) -> None:
-        if error is not None and queue.writer.over:
+        if error is not None and queue.writer.closed:
             flushed.set_exception(journal.ended())
         elif error is not None:
             flushed.set_exception(_unsaved(journal, "not everything is saved", error))

@@ -116,7 +116,7 @@ class WriteQueue:
         done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
 
         def run(error: BaseException | None) -> None:
-            if error is not None and self.writer.over:
+            if error is not None and self.writer.closed:
                 done.set_exception(error)
                 return
             try:
@@ -158,7 +158,7 @@ class Writer:
     _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)  # gets an item when `_linger` can end
     _lingers: bool = False
     _ended: Future[None] = field(default_factory=Future)
-    over: bool = False  # whether the store is closed
+    closed: bool = False  # whether the store is closed
     _crowded: bool = False
     """Whether several runs have just committed together, so that waiting a moment lets more of them share a sync."""
     _lived: float = field(default_factory=steady)
@@ -169,7 +169,7 @@ class Writer:
         self._jobs.put(job)
         if self._lingers and not job.behind:
             self._hurry.put(None)
-        if self.over:  # the thread no longer reads the queue
+        if self.closed:  # the thread no longer reads the queue
             self._refuse()
 
     def enter(
@@ -247,7 +247,7 @@ class Writer:
             self.store.close()
         except BaseException as error:  # all is stored, and callers wait for the end
             log.warning("%s was not closed: %s", self.store.location, text_of(ordinary(error)))
-        self.over = True
+        self.closed = True
         self._refuse()
         self._ended.set_result(None)
 
@@ -260,7 +260,7 @@ class Writer:
 
     def forget(self) -> None:
         """Refuse all requests, in a forked child, and drop those that are queued."""
-        self._jobs, self.over = SimpleQueue(), True
+        self._jobs, self.closed = SimpleQueue(), True
 
     def _refuse(self) -> None:
         """Fail the jobs that came after the thread had ended. Several threads may call this at once."""

@@ -170,7 +170,7 @@ class Store(Protocol):
     def rewrite(self, run_id: str, branch: str, own: Sequence[Entry], entries: Sequence[Entry]) -> None:
         """Replace the entries of the branch itself, which must be exactly `own`, by `entries`, all or nothing.
 
-        `entries` are `own` with some of them compacted into one. Call `reading.check_rewrite` first, under a lock that
+        `entries` are `own` with some of them compacted into one. Call `writing.check_rewrite` first, under a lock that
         keeps other writers out.
 
         Raises:

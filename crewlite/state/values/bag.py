@@ -215,7 +215,7 @@ class Bag(NamedValues):
         return manual.change(journal, lambda: self._snapshot_parts(label, metadata), seen)
 
     def _completed(self, parts: CommitParts, made: Checkpoint, started: float) -> Checkpoint:
-        self._journal.completed(parts, started)
+        self._journal.announce_saved(parts, started)
         return made
 
     def _put_back(self, coded: Mapping[str, Json], origin: Checkpoint | None = None) -> None:
