@@ -332,10 +332,10 @@ class Frame(Scope):
         try:
             value = await step.work()
             if self.children.side_by_side:
-                await self.children.side_by_side.end()
+                await self.children.side_by_side.join()
         except self.fails as error:  # if a child step stops the run, the error of that step is raised below
             if self.children.side_by_side:
-                await self.children.side_by_side.ended()
+                await self.children.side_by_side.join_after_failure()
             if not self.children.stop.error:
                 check_program_goes_on(error)
                 raise

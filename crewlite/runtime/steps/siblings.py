@@ -41,7 +41,7 @@ class Siblings:
         return task
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
-        """Mark a task as awaited: its failure reaches the awaiter, so `end` does not raise it.
+        """Mark a task as awaited: its failure reaches the awaiter, so `join` does not raise it.
 
         No effect once the code of the running step has failed: `asyncio.gather` drops all failures but the first.
         """
@@ -69,13 +69,13 @@ class Siblings:
         """
         return [*self._failed.values(), *self._cut]
 
-    async def end(self) -> None:
+    async def join(self) -> None:
         """Wait until all steps have ended. Raises the first failure of a step that nobody has awaited."""
         await self._all_ended()
         for task in self._failed:
             await task
 
-    async def ended(self) -> None:
+    async def join_after_failure(self) -> None:
         """Wait until all steps have ended. Raises nothing, because another failure is about to be raised."""
         self._left = True
         await self._all_ended()
