@@ -40,7 +40,7 @@ _MERELY_MET = AttributeError.__dict__["obj"]  # the object without the attribute
 
 @dataclass(frozen=True, slots=True)
 class ReportedFailure:
-    """A failure that another process has reported."""
+    """A failure as data outside the record, such as a process that runs a step sends it."""
 
     error_type: str
     message: str

@@ -219,7 +219,7 @@ class Frame(Scope):
         retry budget. `budgets`, `slots`: those that the step has of its own.
         """
         inherited = self.inherited.inside(step, budgets, slots)
-        inside = remedies.place(failed, number) if failed else number
+        inside = remedies.number_inside(failed, number) if failed else number
         frame = type(self)(self.run, origin, inherited=inherited, attempt=inside)
         frame.around, frame.fingerprint, frame.past, frame.children.view = self, fingerprint, tuple(past), view
         if step.hears or self.sayings is not None:

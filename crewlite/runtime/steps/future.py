@@ -40,7 +40,7 @@ class StepFuture(Generic[T]):
         if on(self._loop):
             self._begin(step, start)
         else:  # the loop runs these callbacks in the order of the calls
-            self._done = _running()
+            self._done = _uncancellable()
             self._loop.call_soon_threadsafe(self._begin, step, start, context=to_another_loop())
 
     def result(self, timeout: float | None = None) -> T:
@@ -100,7 +100,7 @@ class StepFuture(Generic[T]):
         if self._done:
             return self._done
         assert self._task  # begun here and now
-        done = _running()
+        done = _uncancellable()
         if self._task.done():
             _settle(done, self._task)
         else:
@@ -111,7 +111,7 @@ class StepFuture(Generic[T]):
         try:
             self._task = self._scope.spawn(step, start)
         except Exception as error:  # raised where the future is awaited
-            self._done = self._done or _running()
+            self._done = self._done or _uncancellable()
             self._done.set_exception(error)
         else:
             if self._done:
@@ -133,7 +133,7 @@ class StepFuture(Generic[T]):
             self._scope.mark_awaited(self._task)
 
 
-def _running() -> concurrent.futures.Future[Any]:
+def _uncancellable() -> concurrent.futures.Future[Any]:
     """Return a future that a waiter cannot cancel, as that must not cancel the step."""
     done = concurrent.futures.Future[Any]()
     done.set_running_or_notify_cancel()

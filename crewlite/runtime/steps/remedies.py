@@ -118,7 +118,7 @@ def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy
     return [*around, *past]
 
 
-def place(attempts: Sequence[Attempt], number: int) -> int:
+def number_inside(attempts: Sequence[Attempt], number: int) -> int:
     """Return the number that the addresses of the steps inside an attempt have, after these failed attempts.
 
     That is the number of the attempt. In a root that keeps its steps, it grows only with a Replan, which makes the root

@@ -66,7 +66,7 @@ def compact_entries(before: Sequence[Entry], own: Sequence[Entry], pinned: Itera
 
 
 def _timed(entries: Iterable[Entry]) -> set[str]:
-    """Return the steps whose outcomes in these entries are recorded together with the times of the steps."""
+    """Return the addresses of the steps whose outcomes in these entries say how long they had worked."""
     return {step["address"] for entry in entries for step in entry.commit.get("steps", ()) if "worked" in step}
 
 
