@@ -40,7 +40,7 @@ _MERELY_MET = AttributeError.__dict__["obj"]  # the object without the attribute
 
 @dataclass(frozen=True, slots=True)
 class ReportedFailure:
-    """A failure as data outside the record, such as a process that runs a step sends it."""
+    """A failure as plain data: sent by a process that ran a step, or kept while a remedy is chosen."""
 
     error_type: str
     message: str
