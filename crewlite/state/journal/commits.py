@@ -103,7 +103,7 @@ class Commits:
         at = now_text()
         if checkpoint := parts.get("place"):
             checkpoint["at"] = at
-        whole: CommitData = {"schema": SCHEMA, "seq": self.next_seq, "at": at, **parts}
+        whole: CommitData = {"schema": SCHEMA, "seq": self.record.seq + 1, "at": at, **parts}
         if self.buffered_events:
             whole["events"], self.buffered_events = [*self.buffered_events, *parts.get("events", ())], []
         due, self._tombstones = due_with(parts, self._tombstones) if self._tombstones else ([], [])
