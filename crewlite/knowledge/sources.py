@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 passages = lazy("crewlite.knowledge.passages")  # only agents with knowledge need it
 files = lazy("crewlite.knowledge.files")  # csv and json, which only sources of files need
+
+_of_paths = WeakValueDictionary[tuple[object, ...], "FileKnowledgeSource"]()
+_SETTLED = (
+    2  # seconds: what is written to a file so shortly after another change may leave its times and size as they are
+)
 
 
 class KnowledgeSource(Described):
@@ -176,11 +183,25 @@ def as_sources(value: object, info: ValidationInfo) -> object:
 def _as_source(item: object, where: str) -> KnowledgeSource:
     if isinstance(item, KnowledgeSource):
         return item
-    if isinstance(item, str | Path) or (isinstance(item, list) and item):  # a list is what a run has recorded
+    if isinstance(item, str | Path):
+        return _of_path(item)
+    if isinstance(item, list) and item:  # what a run has recorded
         return FileKnowledgeSource(file_paths=item)
     if isinstance(item, Mapping):  # of a file of a project
         return (StringKnowledgeSource if "content" in item else FileKnowledgeSource)(**item)
     raise ConfigError(f"{where} is {what_is(item)}; wanted a source, such as StringKnowledgeSource, or a path")
+
+
+def _of_path(given: str | Path) -> KnowledgeSource:
+    """Return the source of a file: the same for all agents and crews while one has it and the file is unchanged."""
+    path = files.located(given)
+    found = os.stat(path)
+    key = (given, path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    if (source := _of_paths.get(key)) is None:
+        source = FileKnowledgeSource(file_paths=given)
+        if time.time() - found.st_mtime > _SETTLED:
+            _of_paths[key] = source
+    return source
 
 
 def _named(name: object) -> str:

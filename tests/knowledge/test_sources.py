@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -179,3 +183,25 @@ def test_a_source_written_for_crewai_makes_its_own_chunks():
     text = StringKnowledgeSource(content="one two", chunk_size=4, chunk_overlap=0)
     text.add()
     assert text.chunks == ["one", "two"]
+
+
+def test_a_file_is_read_once_for_all_who_are_given_its_path_until_it_changes():
+    def source():
+        return Agent(role="Clerk", goal="g", llm="offline", knowledge_sources=["fees.md"]).knowledge_sources[0]
+
+    def write(text, age):
+        Path("fees.md").write_text(text)
+        os.utime("fees.md", (time.time() - age,) * 2)
+
+    write("Boats pay 7.", age=60)
+    first = source()
+    assert source() is first
+    write("Boats pay 8.", age=30)
+    assert source().index.passages[0].text == "Boats pay 8."
+    write("Boats pay 9.", age=0)
+    latest = source()
+    assert source() is not latest, "another change might leave its times as they are"
+    kept = weakref.ref(first)
+    del first
+    gc.collect()
+    assert kept() is None
