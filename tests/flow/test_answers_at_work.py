@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from crewlite import CheckpointConfig, History, event_bus
-from crewlite.errors import AnswerRefused, RefError, Suspended
+from crewlite.errors import AnswerRefused, BranchConflictError, RefError, RunCancelled, Suspended
 from crewlite.events import FlowPausedEvent, HumanFeedbackRequestedEvent
 from crewlite.flow import ask, flow, step
+from crewlite.state import InMemoryProvider
 from crewlite.state.journal import letters
 from crewlite.system import disk
 from tests import children
+from tests.state.wrapped import Wrapped
 
 
 @contextlib.contextmanager
@@ -205,3 +207,59 @@ def test_an_answer_to_a_run_that_has_ended_waits_until_the_run_lets_go_of_its_br
             assert given.result(60)
     assert isinstance(came[0], Suspended)
     assert work.kickoff(run_id="r") == 41
+
+
+class CancelledAt(Wrapped):
+    """A provider with which the run is cancelled right before a commit with this part is stored."""
+
+    part = ""
+
+    def _do(self, store, verb, call, args):
+        if (
+            verb == "append"
+            and self.part
+            and any(self.part in entry.commit for one in args[0] for entry in one.entries)
+        ):
+            self.part = ""
+            with History("here", self.inner) as history:
+                history.cancel("r")
+        return call()
+
+
+def test_an_answer_to_a_run_that_is_cancelled_at_that_moment_is_recorded_once_it_lets_go(slow):
+    waits, began, go = slow
+    provider = CancelledAt(InMemoryProvider())
+
+    @flow(checkpoint=CheckpointConfig(location="here", provider=provider))
+    def work() -> int:
+        return waits() + ask("How much more?", int, name="more")
+
+    with at_work(work, began, run_id="r") as came, History("here", provider) as history:
+        provider.part = "answers"
+        threading.Timer(0.2, go.set).start()
+        assert history.answer("r", "human:more", 41)
+    assert isinstance(came[0], RunCancelled)
+    assert work.kickoff(run_id="r") == 42
+
+
+def test_a_label_for_a_run_that_is_cancelled_at_that_moment_is_given_or_refused_as_the_run_holds_its_branch(slow):
+    waits, began, go = slow
+    provider = CancelledAt(InMemoryProvider())
+
+    @step
+    def first() -> int:
+        return 1
+
+    @flow(checkpoint=CheckpointConfig(location="here", provider=provider, on_events=["step_completed"]))
+    def work() -> int:
+        return first() + waits()
+
+    with at_work(work, began, run_id="r") as came, History("here", provider) as history:
+        provider.part = "place"
+        with contextlib.suppress(BranchConflictError):
+            history.label("r@step:first", "good")
+        assert not provider.part
+        go.set()
+    assert isinstance(came[0], RunCancelled)
+    with History("here", provider) as history:
+        assert history.label("r@step:first", "good").label == "good"

@@ -236,7 +236,7 @@ _journals: WeakValueDictionary[str, Journal] = WeakValueDictionary()  # of this 
 def journal_of(claim: Claim | None, location: str) -> Journal | None:
     """Return the journal with which this process writes the branch under this claim; None if it writes no more."""
     journal = _journals.get(claim["id"]) if claim else None  # compare locations too, as a copy has the same claim
-    if journal is None or journal.closed or journal.loop.is_closed():
+    if journal is None or journal.closed or journal.loop.is_closed() or (journal.queue and journal.queue.fenced):
         return None
     return journal if real_path(str(journal.location)) == real_path(location) else None
 

@@ -11,7 +11,7 @@ from crewlite.concurrency.background import ends_task, ordinary
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.state.format.commit import CheckpointRecord, CommitData, CommitParts
 from crewlite.state.format.entry import Entry, seal
-from crewlite.state.journal.journal import Journal
+from crewlite.state.journal.journal import Journal, journal_of
 from crewlite.state.journal.opening import open_writer
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import BaseProvider, provider_for
@@ -71,6 +71,19 @@ def outcome(journal: Journal, asked: Future[T]) -> T:
         if asked.done():
             raise
         raise journal.ended() from None
+
+
+def outcome_unless_over(journal: Journal, asked: Future[T]) -> T | None:
+    """Return what `outcome` returns, for a caller outside the run; None if the run writes no more.
+
+    Such a run has ended, was cancelled or has lost its branch. It lets go of the branch next.
+    """
+    try:
+        return outcome(journal, asked)
+    except (BranchConflictError, RunCancelled, StoreError):
+        if journal_of(journal.claim, str(journal.location)):
+            raise
+        return None
 
 
 def ref_of(journal: Journal, checkpoint: CheckpointRecord) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from crewlite import kinds
 from crewlite.encoding import codec
-from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, StoreError, did_you_mean, meant
+from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, did_you_mean, meant
 from crewlite.ids import now
 from crewlite.state.format.addresses import is_question, leaf, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
@@ -22,7 +22,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal, journal_of
 from crewlite.state.journal.letters import Letter, send
 from crewlite.state.journal.lineage import recorded
-from crewlite.state.journal.manual import change, outcome
+from crewlite.state.journal.manual import change, outcome_unless_over
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.fitting import Typed, converted, misfit
 from crewlite.state.verbs.from_outside import appended, holder
@@ -68,7 +68,8 @@ def answer(
             _check_is_for(sent, record)
         if journal := journal_of(record.claim, store.location):
             answered = partial(_answered, journal.record, journal.secrets, address, value, ahead=ahead)
-            if (is_new := _answer_live(journal, answered)) is not None:
+            asked = change(journal, answered, bool, "the answer was")
+            if (is_new := outcome_unless_over(journal, asked)) is not None:
                 return [], (is_new, doubt)
         lives = partial(holder, store, run_id, branch, record.claim)
         by = lives()
@@ -130,16 +131,6 @@ def misspelt(record: Record, address: str, others: Collection[str] = ()) -> str:
     return (
         f"the answer to {address} was recorded ahead: run {run_id!r} has not asked this; {hint} A rewind takes it back"
     )
-
-
-def _answer_live(journal: Journal, make: Callable[[], CommitParts]) -> bool | None:
-    """Give a run at work the answer that `make` returns. Returns whether there was one; None if the run has ended."""
-    try:
-        return outcome(journal, change(journal, make, bool, "the answer was"))
-    except StoreError:
-        if journal_of(journal.claim, str(journal.location)):
-            raise
-        return None  # it lets go of the branch next: a letter waits until then
 
 
 def _answered(

@@ -14,7 +14,7 @@ from crewlite.state.format.record import Record
 from crewlite.state.format.rewinds import own_of
 from crewlite.state.journal import lineage
 from crewlite.state.journal.journal import Journal, journal_of
-from crewlite.state.journal.manual import name_checkpoint, outcome
+from crewlite.state.journal.manual import name_checkpoint, outcome_unless_over
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
@@ -43,8 +43,9 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
         if same := _existing(lines, found, total, name, abandoned=not record.counts(found.seq)):
             is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
             return [lineage.stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
-        if journal := journal_of(record.claim, store.location):
-            return [], (found.branch, _give_at_work(store, journal, found, total, name), True)
+        journal = journal_of(record.claim, store.location)
+        if journal and (identifier := _give_at_work(store, journal, found, total, name)):
+            return [], (found.branch, identifier, True)
         instead = in_shell(f"fork {short(found.id)} --branch {name} --no-run", store.location)
         check_idle(
             store,
@@ -64,8 +65,8 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
     return branch, identifier
 
 
-def _give_at_work(store: Store, journal: Journal, found: Checkpoint, total: str, name: str) -> str:
-    """Have the run commit the label. Returns the id of the new checkpoint."""
+def _give_at_work(store: Store, journal: Journal, found: Checkpoint, total: str, name: str) -> str | None:
+    """Have the run commit the label. Returns the id of the new checkpoint; None if the run writes no more."""
 
     def make() -> CommitParts:
         record = journal.record
@@ -75,7 +76,8 @@ def _give_at_work(store: Store, journal: Journal, found: Checkpoint, total: str,
             raise _label_taken(name, found.run_id, found.branch, other)
         return {"place": _checkpoint(record, record.checkpoints[found.id], total, name)}
 
-    return outcome(journal, name_checkpoint(journal, make, None))["place"]["id"]
+    parts = outcome_unless_over(journal, name_checkpoint(journal, make, None))
+    return parts["place"]["id"] if parts else None
 
 
 def _lines(store: Store, found: Checkpoint) -> Lines:
