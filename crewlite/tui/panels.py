@@ -228,8 +228,13 @@ class Fields(Vertical):
 
     def show(self, place: Place, fields: Sequence[Field]) -> None:
         """Show these values of a place, with the edits that were made to them before."""
-        self._at = next((at for at, one in enumerate(fields) if one.name == self._chosen), 0)
+        self._keep()
         self._place, self._fields = place, list(fields)
+        self._fill()
+
+    def _fill(self) -> None:
+        fields = self._fields
+        self._at = next((at for at, one in enumerate(fields) if one.name == self._chosen), 0)
         names = self.query_one(OptionList)
         names.clear_options()
         names.add_options([Option(self._prompt(one)) for one in fields])
@@ -254,33 +259,38 @@ class Fields(Vertical):
             assert self._place
             del self._edits[self._place, one.name]
         if self._place:
-            self.show(self._place, self._fields)
+            self._fill()
 
-    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show the value of this name."""
-        if event.option_index != self._at:
-            self._at = event.option_index
-            self._chosen = self._fields[self._at].name
+    def on_option_list_option_highlighted(self) -> None:
+        """Show the value of the chosen name."""
+        if self.query_one(OptionList).highlighted not in (None, self._at):
+            self._keep()
+            self._at = next(at for at, one in enumerate(self._fields) if one.name == self._chosen)
             self._load()
 
     def on_option_list_option_selected(self) -> None:
         """Go to the editor."""
         self.query_one(TextArea).focus()
 
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+    def on_text_area_changed(self) -> None:
         """Keep the edit."""
+        self._keep()
+
+    def _keep(self) -> None:
+        """Keep the text and the choice as they are in the widgets, also if the message of a key has yet to come."""
         if not (self._place and self._fields):
             return
-        one, text = self._fields[self._at], event.text_area.text
-        if one.fixed or text == self._text(one):
-            return
-        self._chosen = one.name
-        if text == one.text:
-            self._edits.pop((self._place, one.name), None)
-        else:
-            self._edits[self._place, one.name] = text
-        self.query_one(OptionList).replace_option_prompt_at_index(self._at, self._prompt(one))
-        self._note()
+        one, text, names = self._fields[self._at], self.query_one(TextArea).text, self.query_one(OptionList)
+        if not one.fixed and text != self._text(one):
+            self._chosen = one.name
+            if text == one.text:
+                self._edits.pop((self._place, one.name), None)
+            else:
+                self._edits[self._place, one.name] = text
+            names.replace_option_prompt_at_index(self._at, self._prompt(one))
+            self._note()
+        if (at := names.highlighted) is not None and at != self._at:
+            self._chosen = self._fields[at].name
 
     def _load(self) -> None:
         if self._fields:

@@ -160,6 +160,28 @@ def test_after_a_fork_the_edited_task_is_the_chosen_one(tmp_path):
     drive(location, play)
 
 
+def test_a_look_at_the_location_right_after_a_key_takes_back_neither_the_choice_nor_the_letter(tmp_path):
+    location = kept(tmp_path)
+
+    async def play(view):
+        await at_the_outcomes(view)
+        fields, shown = view.app.query_one("#tab-outputs Fields"), view.app.shown
+        names, editor = fields.query_one("OptionList"), fields.query_one("TextArea")
+        names.highlighted = 1
+        fields.show(shown.place, shown.outputs)
+        await view.until(lambda: editor.text == "b")
+        editor.insert("N")
+        fields.show(shown.place, shown.outputs)
+        await view.sees("✎ task:write")
+        assert (names.highlighted, editor.text) == (1, "Nb")
+        editor.insert("E")
+        names.highlighted = 0
+        await view.until(lambda: editor.text == "a")
+        assert [text for _, text in fields.edits()] == ["NEb"]
+
+    drive(location, play)
+
+
 def test_a_run_is_written_to_a_page(tmp_path):
     location, page = str(tmp_path / "kept"), tmp_path / "p.html"
     crew(location, "a", "b", "c").kickoff(inputs={"topic": "llamas"}, run_id="first")
