@@ -25,7 +25,7 @@ from crewlite.step_parts import Cached
 
 T = TypeVar("T")
 SCHEMA = 1
-Change = Callable[[bytes | None], bytes]
+SharedChange = Callable[[bytes | None], bytes]
 
 
 class _Shared:
@@ -40,7 +40,7 @@ class _Shared:
             self._journal.warn(message)
 
 
-class Found(NamedTuple, Generic[T]):
+class CachedResult(NamedTuple, Generic[T]):
     """A result of another run that can be reused."""
 
     value: T
@@ -53,7 +53,7 @@ class Found(NamedTuple, Generic[T]):
 class Cache(_Shared):
     """The access of one run to the results of others."""
 
-    async def recall(self, step: Step[T], kept: Cached, address: str) -> Found[T] | None:
+    async def recall(self, step: Step[T], kept: Cached, address: str) -> CachedResult[T] | None:
         """Return a stored result of the same call. None on a fork, after a rewind, and if there is no usable result.
 
         `kept`: the key of the result, and its greatest age. Items that the call added to a collection get the ids
@@ -116,11 +116,11 @@ class SharedData(_Shared):
         """Return the data under a key; None if there is none. Raises OSError if the store cannot be read."""
         return await self._done(self._ask(lambda held: held.recall(key)))
 
-    async def change(self, key: str, change: Change) -> bytes:
+    async def change(self, key: str, change: SharedChange) -> bytes:
         """Replace the data under a key by what `change(old)` returns, as `recovery.guards.Shared` describes."""
         return await self._done(self._ask(lambda held: change_shared(held, key, change)))
 
-    def post(self, key: str, change: Change) -> None:
+    def post(self, key: str, change: SharedChange) -> None:
         """Change data as `change` does, before any later request, without waiting for it. Warns instead of raising."""
         self._ask(lambda held: change_shared(held, key, change)).add_done_callback(self._posted)
 
@@ -167,7 +167,7 @@ def _sealed(key: str, step: str | None, value: Json, origin: str, changes: Seque
     return f"{{\n{lines}\n}}\n".encode()
 
 
-def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str) -> Found[T] | None:
+def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str) -> CachedResult[T] | None:
     """Decode an entry; None if it is older than `age` seconds. Raises InvalidEntry, SchemaTooNew, decoding errors."""
     entry = parse(data)
     schema = entry.get("schema")
@@ -182,7 +182,7 @@ def _found(step: Step[T], key: str, age: float | None, data: bytes, address: str
     if digest(step.encode(value)) != entry["digest"]:
         raise InvalidEntry("the class of its value has changed since it was written")
     changes = check_operations(entry.get("state", []))
-    return Found(value, entry["from"], items_moved(changes, entry["from"].partition("@")[2], address))
+    return CachedResult(value, entry["from"], items_moved(changes, entry["from"].partition("@")[2], address))
 
 
 def _error_text(error: BaseException) -> str:

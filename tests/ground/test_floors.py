@@ -415,6 +415,18 @@ def test_no_public_name_of_any_room_is_the_name_of_a_module_in_it():
             assert not inside & set(getattr(own, "__all__", ())), module
 
 
+def test_no_two_classes_of_the_record_and_the_engine_have_one_name():
+    """Nor do a class and a type: a reader who knows one of them would misread the other."""
+    homes: dict[str, list[str]] = {}
+    for module, path in modules().items():
+        if module.startswith(("crewlite.state.", "crewlite.runtime.")):
+            for name in re.findall(
+                r"(?m)^(?:class (?=[A-Z])|(?=[A-Z]\w+ = \w+\[))(\w+)", path.read_text(encoding="utf-8")
+            ):
+                homes.setdefault(name, []).append(module)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
 def test_every_public_name_is_there():
     for module, path in modules().items():
         if path.name == "__init__.py":

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from crewlite.concurrency import background
 from crewlite.encoding.codec import decode
 from crewlite.errors import BudgetExceeded, JournalCorrupt, QuestionsChanged, RunCancelled, Suspended, text_of
-from crewlite.runtime.exploring.exploration import Row, Status
+from crewlite.runtime.exploring.exploration import Row, VariantStatus
 from crewlite.runtime.exploring.judge import Judge, JudgedTask
 from crewlite.runtime.exploring.variants import Variant
 from crewlite.runtime.kickoffs.engine import kickoff
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class _End:
     """How a kickoff on a branch ended: its status, and its result or error."""
 
-    status: Status
+    status: VariantStatus
     error: str = ""
     result: Any = None
     asks_otherwise: bool = False

@@ -12,7 +12,7 @@ from crewlite.state.run_history import Base
 from crewlite.texts.wording import cut, escaped, table
 from crewlite.usage import NO_USAGE, Usage
 
-Status = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
+VariantStatus = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
 _SHOWN = 100  # characters of an output that the table shows
 _SHOWN_OF_AN_ERROR = 500  # its end says what to do
 
@@ -24,7 +24,7 @@ class Row:
     name: str
     ref: str
     """The branch of the variant, as `run/branch`: fork, diff or explore it under this ref."""
-    status: Status
+    status: VariantStatus
     """`waiting`: for a person's answer. `stopped`: by a budget. Exploring again continues all but `finished`
     variants."""
     output: str = ""

@@ -38,7 +38,7 @@ from crewlite.state.journal.lineage import readable_branches, recorded
 from crewlite.state.providers import BranchInfo, Store
 from crewlite.state.reading.located import Located
 from crewlite.state.run_history import Base
-from crewlite.state.verbs.fork import Origin, changed_parts, fork
+from crewlite.state.verbs.fork import ForkOrigin, changed_parts, fork
 from crewlite.state.verbs.transfer import copy_if_elsewhere
 from crewlite.texts.secrets import Secrets
 
@@ -156,7 +156,7 @@ class _Study:
         if not variants:
             return
         with self.found.opened() as store:
-            origin = Origin(store, self.found, self.base)
+            origin = ForkOrigin(store, self.found, self.base)
             for one in variants:
                 first = changed_parts(origin.record, one.changed)
                 origin.check_effects(first, anew=anew or one.may_ask_otherwise)
@@ -176,7 +176,7 @@ class _Study:
                     base = base or self._begun(branches[variant.name][0])
         if base is None:
             with self.found.opened() as store:
-                base = Origin(store, self.found).base
+                base = ForkOrigin(store, self.found).base
         return branches, base
 
     def branch(self, variant: Variant, beside: Sequence[Branch] = ()) -> Branch:
@@ -227,7 +227,7 @@ def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, na
                 f"Study {name!r} of run {found.run_id!r} explores another place ({base['branch']}, commit "
                 f"{base['seq']}): give this one a name of its own, with study=..."
             )
-        record = Origin(store, found, base).record
+        record = ForkOrigin(store, found, base).record
     for variant in study.new:
         check_at(record, variant)
     _check_asked_there(definition, found, record)

@@ -51,7 +51,7 @@ class PreviewStep:
 
 
 @dataclass(eq=False)
-class Drive(Run):
+class PreviewRun(Run):
     """The state that the scopes of one preview share."""
 
     before: Record = field(default_factory=Record)
@@ -92,7 +92,7 @@ class DryScope(StepScope):
 
     __slots__ = ("blind", "routers")
 
-    run: Drive
+    run: PreviewRun
     dry = True
     fails = (Exception, Unknown)
 

@@ -25,7 +25,7 @@ from crewlite.usage import Usage
 
 R = TypeVar("R")
 log = logger("crewlite.run")
-Status = Literal["running", "waiting", "finished", "failed", "unfinished", "cancelled"]
+HandleStatus = Literal["running", "waiting", "finished", "failed", "unfinished", "cancelled"]
 _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whether the run has begun
 
 
@@ -78,7 +78,7 @@ class RunHandle(Generic[R]):
         return self._progress.branch
 
     @property
-    def status(self) -> Status:
+    def status(self) -> HandleStatus:
         """The status: "running" until the run has released its branch, then that of `RunHistory.status`.
 
         "waiting": for people to answer. "unfinished": it was stopped without having failed, such as by a budget, by the

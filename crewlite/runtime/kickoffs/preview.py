@@ -10,7 +10,7 @@ from typing import Any
 from crewlite.concurrency import background
 from crewlite.encoding.codec import digest
 from crewlite.errors import ConfigError, CrewliteError, RefError, RepeatedCall, text_of
-from crewlite.runtime.kickoffs.dry_scope import Drive, DryScope, PreviewStep, Unknown, recorded_inside, reused
+from crewlite.runtime.kickoffs.dry_scope import DryScope, PreviewRun, PreviewStep, Unknown, recorded_inside, reused
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resume_checks import check_resume
 from crewlite.runtime.kickoffs.resumption import branch_for, secrets_of
@@ -81,7 +81,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         return Preview(tuple(reused(record.outcomes[at]) for at in recorded_inside(record.outcomes, "")))
     superseded = record.finished
     journal.commit(parts, lambda error: None)  # in memory, as there is no store
-    run = Drive(
+    run = PreviewRun(
         journal,
         CheckpointSubscriber(frozenset()),
         config.on_drift or "keep",
@@ -106,7 +106,7 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
     return found, entries, made_beside(journals, found.branch)
 
 
-async def _driven(root: Root[Any], inputs: dict[str, Any], run: Drive) -> str:
+async def _driven(root: Root[Any], inputs: dict[str, Any], run: PreviewRun) -> str:
     """Execute the definition in `run`, which calls nothing. Return why that ended before a real run would; else ""."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:

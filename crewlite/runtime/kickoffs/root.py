@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Definition(Protocol):
-    """The facts that every definition provides about itself."""
+class RootSource(Protocol):
+    """What a root takes from its definition, whatever that is."""
 
     run_kind: ClassVar[Kind]
 
@@ -79,7 +79,7 @@ class Root(ABC, Generic[T]):
     log_file: str | None = None
     """The file to which progress is written; None for none."""
 
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: RootSource) -> None:
         self.source: object = definition
         self.kind, self.name, self.identity = definition.run_kind.name, definition.run_name, definition.identity()
         self.setting, self.inner = definition.checkpoint, definition.inner_settings()

@@ -42,7 +42,7 @@ class _Stop:
     handler: Any = None  # of SIGTSTP, which is put back as soon as the stopped process is continued
 
 
-_listeners: tuple[Listener, ...] = ()  # never changed in place: a handler may look at it at any moment
+_listeners: tuple[SignalListener, ...] = ()  # never changed in place: a handler may look at it at any moment
 _on_main_thread: list[BlockingCall] = []  # where the main thread waits, the innermost last
 _before: dict[str, Any] = {}  # the handlers that were installed before crewlite's
 _ending = _Ending()
@@ -50,7 +50,7 @@ _stop = _Stop()
 _lock = lock()  # never acquired by a signal handler
 
 
-def listen(listener: Listener) -> None:
+def listen(listener: SignalListener) -> None:
     """Let a listener receive the signals it asks for. Call it on the main thread.
 
     A signal that is ending other runs at this moment ends the listener's run too.
@@ -65,7 +65,7 @@ def listen(listener: Listener) -> None:
         listener.end(_ending.signal)
 
 
-def leave(listener: Listener) -> bool:
+def leave(listener: SignalListener) -> bool:
     """Stop a listener. Returns whether it was listening. On any other thread than the main one, handlers stay."""
     global _listeners
     with _lock:
@@ -78,7 +78,7 @@ def leave(listener: Listener) -> bool:
     return was
 
 
-def listeners() -> tuple[Listener, ...]:
+def listeners() -> tuple[SignalListener, ...]:
     """Return the listeners that receive signals at this moment."""
     return _listeners
 
@@ -103,7 +103,7 @@ def end_process(name: str) -> BaseException:
     return _exit(name)
 
 
-class Listener(Protocol):
+class SignalListener(Protocol):
     """Receives signals for a run, on the run's own loop."""
 
     loop: asyncio.AbstractEventLoop
@@ -246,12 +246,12 @@ def _caught(number: int, frame: FrameType | None) -> None:
         _end_runs(hearing, name)
 
 
-def _alive() -> tuple[Listener, ...]:
+def _alive() -> tuple[SignalListener, ...]:
     """Return the listeners whose loop is still open."""
     return tuple(one for one in _listeners if not one.loop.is_closed())
 
 
-def _end_runs(hearing: list[Listener], name: str) -> None:
+def _end_runs(hearing: list[SignalListener], name: str) -> None:
     if _ending.telling:
         _ending.further = name
         return
@@ -269,13 +269,13 @@ def _end_runs(hearing: list[Listener], name: str) -> None:
         raise _exit(_ending.further)
 
 
-def _report_stop(hearing: list[Listener]) -> None:
+def _report_stop(hearing: list[SignalListener]) -> None:
     if _stop.is_reported:
         _stop_process()
         return
     _stop.is_reported, left = True, set(hearing)
 
-    def reported(listener: Listener) -> None:
+    def reported(listener: SignalListener) -> None:
         left.discard(listener)
         if not left:
             listener.on_main_thread(_stop_process)

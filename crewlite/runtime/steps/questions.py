@@ -16,7 +16,7 @@ from crewlite.state.format.earlier import has_other_inputs
 from crewlite.state.format.record import Record
 
 OnDrift = Literal["keep", "rerun", "error"]
-Verdict = Literal["stored", "go on", "refused", "drifted"]
+ResultVerdict = Literal["stored", "go on", "refused", "drifted"]
 
 FILE = "input file "
 """The prefix of the field that holds an input file of a task; the name of the file follows."""
@@ -91,7 +91,7 @@ def drifted(
 
 def decide_result(
     record: Record, now: Comparison, fingerprint: str, on_drift: OnDrift | None
-) -> tuple[Verdict, tuple[Drifted, ...]]:
+) -> tuple[ResultVerdict, tuple[Drifted, ...]]:
     """Return (what a kickoff does with the recorded result, the drifted steps that are the reason).
 
     stored: return the result. go on: run the steps that changed. refused: raise QuestionsChanged. drifted: raise

@@ -23,7 +23,7 @@ _MATCHED = 40_000  # pairs of lines that are compared with each other; beyond th
 _LINES = 200  # lines of one diff
 _WIDTH = 600  # characters of one line
 _OWN = "(made by the run)"
-Status = Literal["same", "changed", "only_a", "only_b", "unknown"]
+Difference = Literal["same", "changed", "only_a", "only_b", "unknown"]
 """`unknown`: of a step that one run has and the other had, before a prune left it out."""
 
 
@@ -32,7 +32,7 @@ class FieldDiff:
     """A field that differs: its two values as plain JSON data, None on the side that lacks the field."""
 
     name: str
-    status: Status
+    status: Difference
     a: Json
     b: Json
     version_a: int | None = None
@@ -90,7 +90,7 @@ def field_diffs(
     """Compare encoded values by name, and return those that differ. `1` and `1.0` differ; orders of keys do not."""
     found = []
     for name in {**before, **after}:
-        status: Status = "changed" if name in before and name in after else "only_a" if name in before else "only_b"
+        status: Difference = "changed" if name in before and name in after else "only_a" if name in before else "only_b"
         if status == "changed" and (before[name] is after[name] or digest(before[name]) == digest(after[name])):
             continue
         versions = (versions_a or {}).get(name), (versions_b or {}).get(name)

@@ -16,7 +16,7 @@ FOLDER = "crewlite/state/comparing"
 """The folder of the templates. In parts.html.j2 `compared(diff)` shows a RunDiff, with the values of `for_parts`."""
 
 
-Part = tuple[bool, str]
+MarkedText = tuple[bool, str]
 """(whether the text differs, the text)"""
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _MOST = 300  # words of a line that are compared
@@ -44,7 +44,7 @@ def _first_shown() -> Callable[[object, str, FieldDiff], str | None]:
     return find
 
 
-def marked(lines: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
+def marked(lines: Sequence[str]) -> Iterator[tuple[str, list[MarkedText]]]:
     """Yield (mark, parts) for the lines of a text diff. Removed and added lines of a group are compared in pairs."""
     number = 0
     while number < len(lines):
@@ -66,7 +66,7 @@ def _run(lines: Sequence[str], start: int, mark: str) -> list[str]:
     return list(takewhile(lambda line: line.startswith(mark), islice(lines, start, None)))
 
 
-def _compared(one: str, other: str) -> tuple[list[Part], list[Part]]:
+def _compared(one: str, other: str) -> tuple[list[MarkedText], list[MarkedText]]:
     """Return the parts of a removed line, and the parts of the added line that replaces it."""
     words = _WORD.findall(one), _WORD.findall(other)
     whole = [(False, one)], [(False, other)]
@@ -81,5 +81,5 @@ def _compared(one: str, other: str) -> tuple[list[Part], list[Part]]:
     )
 
 
-def _joined(parts: Iterable[tuple[str, Sequence[str]]]) -> list[Part]:
+def _joined(parts: Iterable[tuple[str, Sequence[str]]]) -> list[MarkedText]:
     return [(tag != "equal", "".join(words)) for tag, words in parts if words]

@@ -8,7 +8,7 @@ from itertools import count
 
 from crewlite.encoding.codec import Json, JsonObject, decode, dumps
 from crewlite.lazy import lazy
-from crewlite.state.comparing.fields import FieldDiff, Status, field_diffs, state_diffs
+from crewlite.state.comparing.fields import Difference, FieldDiff, field_diffs, state_diffs
 from crewlite.state.comparing.steps import Side, StepDiff, step_diffs
 from crewlite.state.comparing.text import Line, as_lines
 from crewlite.state.format.entry import Entry
@@ -56,7 +56,7 @@ class RunDiff:
         changed = any(step.status not in ("same", "unknown") for step in self.steps)
         return bool(changed or self.inputs or self.models or self.settings or self.state)
 
-    def steps_with(self, *statuses: Status) -> tuple[StepDiff, ...]:
+    def steps_with(self, *statuses: Difference) -> tuple[StepDiff, ...]:
         """Return the steps with one of these statuses: `same`, `changed`, `only_a`, `only_b`, `unknown`."""
         return tuple(step for step in self.steps if step.status in statuses)
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from crewlite import kinds
-from crewlite.state.comparing.fields import FieldDiff, Status, without_own_id
+from crewlite.state.comparing.fields import Difference, FieldDiff, without_own_id
 from crewlite.state.format.addresses import in_order, outers, without_tries
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
@@ -101,7 +101,7 @@ class StepDiff:
     address: str
     """The address of the step in the second run; in the first run if only that one has the step."""
     kind: str
-    status: Status
+    status: Difference
     shared: bool
     """Whether both runs inherited the step from the same commit, and the fork has not run it again."""
     changes: tuple[FieldDiff, ...]
@@ -242,7 +242,7 @@ def _compared(key: _Key, ours: _Run, theirs: _Run, common: int) -> StepDiff:
     shared = bool(one and other and one.seq == other.seq <= common and a.address == b.address)
     changes = () if shared else tuple(_changes(a, b))
     dropped = () if changes or shared else tuple(_lacking(a, b))
-    status: Status = "changed" if changes or dropped else "same"
+    status: Difference = "changed" if changes or dropped else "same"
     return StepDiff(b.address, b.kind, status, shared, changes, a.side(), b.side(), dropped)
 
 
@@ -288,7 +288,7 @@ def _texts(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> Iterator
     for name in {**a, **b}:
         before, after = a.get(name), b.get(name)
         if before != after:
-            status: Status = "only_b" if before is None else "only_a" if after is None else "changed"
+            status: Difference = "only_b" if before is None else "only_a" if after is None else "changed"
             yield FieldDiff(name, status, before, after)
 
 

@@ -166,15 +166,15 @@ class RunStart(TypedDict):
     base: NotRequired[ForkBase | None]
 
 
-class Definition(TypedDict):
+class DefinitionFacts(TypedDict):
     """The recorded definition of a run. A fork records only kind and name."""
 
     kind: Text
     name: Text
-    tasks: NotRequired[list[Task]]
+    tasks: NotRequired[list[TaskFacts]]
 
 
-class Task(TypedDict):
+class TaskFacts(TypedDict):
     """A task of a crew."""
 
     address: Text
@@ -378,8 +378,8 @@ def _check_commit(commit: CommitData) -> CommitData:
     return commit
 
 
-RecordedDefinition = Annotated[JsonObject, GetPydanticSchema(lambda _, schema_of: schema_of(Definition))]
-"""The recorded settings of a definition, by name. `Definition` has those that every reader may rely on."""
+RecordedDefinition = Annotated[JsonObject, GetPydanticSchema(lambda _, schema_of: schema_of(DefinitionFacts))]
+"""The recorded settings of a definition, by name. `DefinitionFacts` has those that every reader may rely on."""
 CheckedDefinition = Annotated[RecordedDefinition, AfterValidator(_check_definition)]
 CheckedRunStart = Annotated[RunStart, AfterValidator(_check_run)]
 CheckedStep = Annotated[StepRecord, AfterValidator(_check_step)]

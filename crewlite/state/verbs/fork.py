@@ -128,7 +128,7 @@ def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> 
 def with_fork_advice(error: errors.QuestionsChanged, found: Located) -> errors.QuestionsChanged:
     """Return an error that advises to fork, with `allow_effects` in its advice if that fork would repeat calls."""
     with found.opened() as store:
-        return Origin(store, found).with_advice(error)
+        return ForkOrigin(store, found).with_advice(error)
 
 
 def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = None) -> CommitParts:
@@ -154,7 +154,7 @@ def changed_parts(record: Record, changed: Changes, secrets: Secrets | None = No
     return parts
 
 
-class Origin:
+class ForkOrigin:
     """The place that a fork starts from. Its journal is read when it is first needed.
 
     `same`: the base of another fork of this place, to start at the same commit.
@@ -255,7 +255,7 @@ def _fork(
 
     def make() -> tuple[list[Commit], None]:
         simple = found.checkpoint if same is None and not changed else None
-        origin = Origin(store, found, _at_listed(store, found.run_id, simple) if simple else same)
+        origin = ForkOrigin(store, found, _at_listed(store, found.run_id, simple) if simple else same)
         first = changed_parts(origin.record, changed, secrets) if changed else CommitParts()
         if not allow_effects and _may_have_effects(store, infos, found.branch):
             origin.check_effects(first)
