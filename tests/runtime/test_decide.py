@@ -207,11 +207,12 @@ def test_a_step_goes_before_one_that_ended_beside_it_in_the_same_kickoff(started
     assert verdict(decide(known, question(), STRICT, {"step:first"})) == expected
 
 
-def test_a_step_whose_outcome_is_void_is_not_new_so_it_goes_before_recorded_ones():
+def test_a_step_whose_outcome_became_void_goes_before_those_that_had_ended_by_then():
     known = record(outcome("step:first"))
     assert verdict(decide(known, question(), STRICT, {"step:first"})) == "refuse: passed over"
-    known.void["step:go"] = None
-    assert verdict(decide(known, question(), STRICT, {"step:first"})) == "run"
+    for void, expected in ((1, "refuse: passed over"), (3, "run")):
+        known.void["step:go"] = void
+        assert verdict(decide(known, question(), STRICT, {"step:first"})) == expected
 
 
 def test_a_step_that_may_differ_runs_again_under_strict_replay_and_nothing_recorded_counts_after_it():

@@ -33,8 +33,10 @@ def passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested:
     address = question.address
     if not unrequested or question.comes_late or not is_counted(address):
         return {}
-    if record.earlier_inputs or address in record.void:  # a changed fork may request other steps; void: it is not new
+    if record.earlier_inputs:  # a changed fork may request other steps
         return {}
+    void = record.void.get(address, 0)  # before the steps that had ended by then, this one had ended as well
+    unrequested = [at for at in unrequested if not ((ended := record.end(at)) and ended.seq < void)]
     if question.drift != MAY_DIFFER:  # while the code waits for such a step, nothing else ends beside it
         beside = record.events.beside(address)
         unrequested = [at for at in unrequested if not ((ended := record.end(at)) and beside(ended.seq))]

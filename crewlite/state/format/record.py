@@ -61,8 +61,9 @@ class Record:
     """The numbers of the commits that recorded the intents, by address."""
     begun_once: dict[str, int] = field(default_factory=dict)
     """How often each call with effect="once" was begun since it last finished, by address."""
-    void: dict[str, None] = field(default_factory=dict)
-    """The addresses of steps that had ended and run again, as the code asks for something else, until they end."""
+    void: dict[str, int] = field(default_factory=dict)
+    """The steps that had ended and run again, until they end: the number of the commit that made each void, by address.
+    """
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
     """The questions to people, by address."""
     asked_in: dict[str, int] = field(default_factory=dict)
@@ -319,7 +320,7 @@ class Record:
         if step.get("again"):
             self.intents.pop("" if address in self.failures else address, None)  # what was undone is no call in doubt
             self._replace(address)
-            self.void[address] = None
+            self.void[address] = self.seq
             if failure := self.failures.pop(address, None):
                 tries = self.attempts[address]
                 tries[tries.index(failure)] = replace(failure, void=True)
