@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite.coming_from import Hinting
+from crewlite.definitions.keywords import refuse_unknown
 from crewlite.encoding import codec
 
 
@@ -47,13 +48,17 @@ class Usage(Hinting, BaseModel):
     by_agent: dict[str, Usage] = Field(default_factory=dict, repr=False)
     """The part of each agent, by its role. Calls of models that nobody's role was given to are in none."""
 
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __init__(self, **counts: Any) -> None:
+            refuse_unknown("Usage", type(self).model_fields, counts)
+            super().__init__(**counts)
+
     @classmethod
     def of(cls, record: UsageRecord) -> Usage:
         """Return a usage as it was recorded."""
-        if "agent" not in record:
-            return cls(**record)
-        counts = {name: count for name, count in record.items() if name != "agent"}
-        return cls(**counts, by_agent={record["agent"]: counts})
+        parts = {record["agent"]: record} if "agent" in record else record.get("by_agent", {})
+        return cls(**_known(record), by_agent={role: cls(**_known(part)) for role, part in parts.items()})
 
     @property
     def total_tokens(self) -> int:

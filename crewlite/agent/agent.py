@@ -46,6 +46,9 @@ pictures = lazy("crewlite.tools.pictures")
 policy = lazy("crewlite.recovery.policy")
 root = lazy("crewlite.agent.root")  # the engine and what is made with it: who only defines an agent need not wait
 
+_OF_A_TASK = dict.fromkeys(("output_pydantic", "output_json", "response_model"), "an agent takes response_format=...")
+"""What to write instead of the fields of a task that a kickoff of an agent has by another name."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest(Request):
@@ -245,7 +248,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         limits = self.max_tokens, self.max_cost_usd, self.max_execution_time
         return Budget(kinds.AGENT.name, self.role, *limits, None, self.max_rpm, self._pace)
 
-    @kickoff_options("kickoff of an agent")
+    @kickoff_options("kickoff of an agent", _OF_A_TASK)
     def as_request(
         self,
         messages: str | Sequence[Message] | None = None,

@@ -96,6 +96,8 @@ def _waits(error: Suspended) -> list[str]:
             waiting = history.run(f"{error.run_id}/{error.branch}").waiting
     except CrewliteError:  # it is kept where only the program itself can read
         return []
+    if not waiting:
+        return [f"Run {ref!r} has its answers, and is not at work.", f"To go on: kickoff({resume})"]
     given = ", ".join(f"{one.address!r}: ..." for one in waiting)
     return [
         f"Run {ref!r} waits for a person, and is no longer at work.",

@@ -211,7 +211,7 @@ class Kickoff:
         skipped, others, paid = data.get("skipped", ()), data.get("answered", {}), data.get("paid")
         made = []
         for number, (filled, raw) in enumerate(zip(self._unprepared(), data["outputs"], strict=True)):
-            usage = {"token_usage": Usage(**paid[number])} if paid else {}
+            usage = {"token_usage": Usage.of(paid[number])} if paid else {}
             output = filled.output_of({"raw": raw, "skipped": number in skipped})
             made.append(output.model_copy(update=usage | others.get(str(number), {})))
         return self._result(made, data.get("drifted", ()))

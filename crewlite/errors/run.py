@@ -152,8 +152,8 @@ class QuestionsChanged(RunMismatch):
         other = f"Use the {kind} that ran this branch (of a study: study['NAME'].definition)"
         instead = "Choose another run_id" if branch == "main" else other
         super().__init__(
-            f"{self.found}. {instead}; or set on_drift='rerun' to run what has changed, or on_drift='keep' to get the "
-            f"recorded answers; or fork it: {kind}.{fork}."
+            f"{self.found}. {instead}; or set checkpoint=CheckpointConfig(on_drift='rerun') to run what has changed, "
+            f"or 'keep' to get the recorded answers; or fork it: {kind}.{fork}."
         )
         self.run_id, self.branch, self.ref, self.changed = run_id, branch, ref, dict(changed)
         self.kind, self.repeats_effects = kind, repeats_effects
@@ -167,8 +167,8 @@ class TaskDrifted(RunMismatch):
     def __init__(self, run_id: str, address: str, changed: str = "") -> None:
         super().__init__(
             f"{address or 'The answer'} of run {run_id!r} is finished, but it is asked something else now"
-            f"{f': it {changed}' if changed else ''}. Undo the change, or set "
-            f"on_drift='keep' (keep the recorded answer) or on_drift='rerun' (run it and its dependents again)."
+            f"{f': it {changed}' if changed else ''}. Undo the change, or set checkpoint=CheckpointConfig("
+            f"on_drift='keep') to keep the recorded answer, or 'rerun' to run it and its dependents again."
         )
         self.run_id, self.address = run_id, address
 
@@ -201,7 +201,8 @@ class NonDeterminism(RunMismatch):
         super().__init__(
             f"{address or 'the flow'} of run {run_id!r} went another way when it was recorded: expected {expected}; "
             f"found {found}. {workers if beside else ''}Undo the change to the code; or, if there is none, put time "
-            f"and chance into a step (or sleep_until), and sort sets; or set on_drift='rerun' to run again from there."
+            f"and chance into a step (or sleep_until), and sort sets; or set "
+            f"checkpoint=CheckpointConfig(on_drift='rerun') to run again from there."
         )
         self.run_id, self.address, self.expected, self.found = run_id, address, expected, found
 

@@ -181,7 +181,9 @@ def named(kind: str, name: str) -> str:
 def misfit(what: str, signature: inspect.Signature, given: Iterable[str], error: TypeError) -> ConfigError:
     """Return the error of a call whose arguments do not fit a signature. `given`: the names of keyword arguments."""
     known = [*signature.parameters]
-    close = [hint for name in given if name not in known and (hint := meant(name, known))]
+    unknown = [name for name in given if name not in known]
+    close = [hint for name in unknown if (hint := meant(name, known))]
+    close += ["pass what is in inputs by its own names, without inputs="] if "inputs" in unknown else []
     return ConfigError(f"{what}: {'; '.join((str(error), *close[:1]))}; it takes {signature}")
 
 

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from crewlite.coming_from import Hinting
 from crewlite.concurrency.between_loops import begin_on
 from crewlite.concurrency.resources import Resource
-from crewlite.definitions.callables import only, parameters_of
+from crewlite.definitions.callables import is_generator, only, parameters_of
+from crewlite.definitions.keywords import refuse_unknown
 from crewlite.errors import ConfigError, LLMEmptyReply, LLMError, meant
 from crewlite.lazy import asyncio, lazy
 from crewlite.llm.tool_arguments import as_dict
@@ -85,6 +86,12 @@ class LLMReply(BaseModel):
     """The model that replied, if it is a fallback of the one that was asked."""
     carried: dict[str, Any] | None = None
     """Data that the model's service wants to receive unchanged with the next call, such as signed thoughts."""
+
+    if not TYPE_CHECKING:  # type checkers know the fields
+
+        def __init__(self, **parts: Any) -> None:
+            refuse_unknown("LLMReply", type(self).model_fields, parts)
+            super().__init__(**parts)
 
     @field_validator("text", mode="before")
     @classmethod
@@ -201,6 +208,12 @@ class BaseLLM(Hinting, Resource):
             )
         if inspect.iscoroutinefunction(cls.call):
             raise ConfigError(f"{cls.__name__}.call is async; wanted a plain function: rename it to acall")
+        for name, verb in (("call", cls.call), ("acall", cls.acall)):
+            if is_generator(verb):
+                raise ConfigError(
+                    f"{cls.__name__}.{name} is a generator; wanted code that returns the reply: take on_chunk, and "
+                    f"call it with each piece"
+                )
         if _definer(cls, "call") < _definer(cls, "acall"):  # a run asks by `acall`, so that has to go through `call`
             cls.acall = BaseLLM.acall  # type: ignore[method-assign]  # of a class that is being made
         own = inspect.getattr_static(cls, "call")

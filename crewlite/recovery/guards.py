@@ -89,6 +89,13 @@ class Guard:
     ...             raise CallVetoed("NoMail", call.what, "no mail today")
     """
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if all(getattr(cls, name) is getattr(Guard, name) for name in ("before", "after", "asks")):
+            raise ConfigError(
+                f"guard {cls.__name__} does nothing: define before(self, call), or after(self, call, error)"
+            )
+
     def before(self, call: GuardedCall) -> Awaitable[None] | None:
         """Look at a call that is about to be made. Raises CallVetoed to refuse it. It may be async."""
 

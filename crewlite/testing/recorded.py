@@ -238,7 +238,8 @@ def _split(data: bytes) -> tuple[list[bytes], int]:
 def _read(line: bytes, where: str) -> _Kept:
     try:
         said = codec.decode(json.loads(line))
-        reply = LLMReply.model_validate(said | {name: said[name] for name in _ALWAYS})
+        parts = {name: said[name] for name in LLMReply.model_fields if name in _ALWAYS or name in said}
+        reply = LLMReply.model_validate(parts)
         return _Kept(said["key"], said["asked"], reply, bool(said.get("streamed")))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RecordingDamaged(where, f"{type(error).__name__}: {' '.join(str(error).split())}") from None

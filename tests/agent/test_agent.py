@@ -215,6 +215,14 @@ def test_blocking_and_async_models_of_ones_own_need_nothing_else():
         class Mute(BaseLLM):
             pass
 
+    with pytest.raises(
+        ConfigError, match="Pieces.acall is a generator; wanted code that returns the reply: take on_chunk"
+    ):
+
+        class Pieces(BaseLLM):
+            async def acall(self, messages):
+                yield "a"
+
 
 def test_models_that_may_answer_later_are_asked_again_and_others_are_not():
     who = agent(LLMUnavailable("429", retry_after=0), LLMUnavailable("503", retry_after=0), "at last")

@@ -175,6 +175,9 @@ def test_what_a_run_asks_is_told_with_its_choices_and_the_lines_that_answer(on_d
     lines = brief(raised.value)
     assert lines[1:4] == ["human:where: Where?", "  Say it.", "  wanted: one of web, print"]
     assert lines[4].startswith("  crewlite checkpoint answer r human:where VALUE --location ")
+    with History(raised.value.location) as history:
+        history.answer("r", "human:where", "web")
+    assert brief(raised.value) == ["Run 'r' has its answers, and is not at work.", "To go on: kickoff(run_id='r')"]
 
 
 def test_a_program_that_prints_its_errors_itself_goes_on_doing_so(monkeypatch):

@@ -135,6 +135,7 @@ def test_a_coroutine_in_the_place_of_a_value_is_told():
         (lambda: add.map([1], [2], [3]), r"step 'add': too many positional arguments; it takes \(a, b=0\)"),
         (lambda: add(), "step 'add': missing a required argument: 'a'; it takes"),
         (lambda: add(1, bb=2), r"unexpected keyword argument 'bb'; it takes \(a, b=0\)"),
+        (lambda: add(inputs={"a": 1}), r"; pass what is in inputs by its own names, without inputs="),
     ],
 )
 def test_items_that_do_not_go_together_are_told(work, match):

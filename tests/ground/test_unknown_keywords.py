@@ -21,9 +21,11 @@ from crewlite import (
     Flow,
     History,
     LLMGuardrail,
+    LLMReply,
     PlanningConfig,
     RuntimeState,
     Task,
+    Usage,
     around,
     ask,
     listen,
@@ -154,6 +156,11 @@ def test_help_shows_the_options_of_a_decorator_with_their_defaults(decorator, de
         (lambda: CREW.test(1, openai_model_name="m"), r"no option 'openai_model_name' \(.*test\(eval_llm=...\)\)"),
         (lambda: Plan().kickoff(restore_from_state_id="a"), r"'restore_from_state_id' \(.*kickoff\(inputs={...}\)"),
         (lambda: human_feedback("Good?", provider=print), r"'provider' \(.*kickoff\(answers=...\)"),
+        (lambda: CREW.kickoff(on_drift="rerun"), r"'on_drift' \(.*checkpoint=CheckpointConfig\(on_drift=...\)\)"),
+        (lambda: Plan().kickoff(location="x"), r"'location' \(.*checkpoint=CheckpointConfig\(location=...\)\)"),
+        (lambda: AGENT.kickoff("x", output_pydantic=int), r"'output_pydantic' \(an agent takes response_format=...\)"),
+        (lambda: LLMReply(txt="x", tool_call=()), r"'txt' \(did you mean 'text'.*'tool_calls'"),
+        (lambda: Usage(promt_tokens=3, input_tokens=2), r"Usage has no .*'prompt_tokens'.*'input_tokens'"),
     ],
 )
 def test_all_are_told_at_once_with_what_to_write(call, told):

@@ -10,6 +10,7 @@ import os
 import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar
 from uuid import UUID
 
@@ -57,9 +58,17 @@ class KickoffOptions(TypedDict, total=False):
     """Join a run that a live process is working on: wait until it ends, and return its result."""
 
 
-def kickoff_options(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Have a function, which takes the options of a kickoff by `**`, raise UnknownOption for any other keyword."""
-    return known_keywords(what, *KickoffOptions.__annotations__)
+def kickoff_options(
+    what: str, instead: Mapping[str, str] = MappingProxyType({})
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function, which takes the options of a kickoff by `**`, raise UnknownOption for any other keyword.
+
+    `instead`: hints about those that other functions take. Settings of checkpoints have one.
+    """
+    settings = {
+        name: f"it is a setting: checkpoint=CheckpointConfig({name}=...)" for name in CheckpointConfig.model_fields
+    }
+    return known_keywords(what, *KickoffOptions.__annotations__, instead={**settings, **instead})
 
 
 @dataclass

@@ -142,7 +142,7 @@ class Checkpoint:
             metadata=metadata,
             inputs=inputs,
             definition=said["definition"],
-            usage=Usage(**said["usage"]),
+            usage=Usage.of(said["usage"]),
             _values=said["values"],
             _versions=said["versions"],
             _history=TasksAndEvents(tasks, len(tasks), heard, len(heard)),

@@ -63,5 +63,5 @@ def _found(store: Store, entries: Sequence[Entry], record: Record, judge: str) -
         if result and (about.get("judge"), about.get("of")) == (judge, result.digest):
             if not store.places(checkpoint["id"]):
                 store.append([stored_already(own_of(entries))])
-            return RecordedScore(about["score"], about["reason"], Usage(**about["usage"]))
+            return RecordedScore(about["score"], about["reason"], Usage.of(about["usage"]))
     return None
