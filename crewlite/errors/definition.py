@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from crewlite.errors.root import CrewliteError, meant
-from crewlite.texts.wording import an, cut
+from crewlite.texts.wording import an, cut, shortened
 
 
 class ConfigError(CrewliteError, ValueError):
@@ -73,8 +73,9 @@ class VariantsRefused(ConfigError):
     code = "variants_refused"
 
     def __init__(self, ref: str, mistakes: Sequence[tuple[str, str]]) -> None:
-        found = "; ".join(f"variant {name!r}: {mistake.removesuffix('.')}" for name, mistake in mistakes)
-        super().__init__(f"{ref} is not explored, and nothing was forked or run: {found}")
+        found = "; ".join(f"variant {name!r}: {shortened(mistake).removesuffix('.')}" for name, mistake in mistakes)
+        super().__init__()
+        self.args = (f"{ref} is not explored, and nothing was forked or run: {found}",)  # however many there are
         self.ref, self.mistakes = ref, tuple(mistakes)
 
 
@@ -85,10 +86,11 @@ class BindMissing(ConfigError):
 
     def __init__(self, where: str, missing: Mapping[str, str], hints: Sequence[str] = ()) -> None:
         listing = ", ".join(f"{path!r}: <{wanted}>" for path, wanted in missing.items())
-        also = f" Also: {'; '.join(hints)}." if hints else ""
-        super().__init__(
+        also = f" Also: {'; '.join(map(shortened, hints))}." if hints else ""
+        super().__init__()
+        self.args = (  # however many there are
             f"The definition of {where} has live parts, which no record holds. Pass them: bind={{{listing}}}. A key "
-            f"may also be the last word of a path, for all parts of that name; None leaves a part out.{also}"
+            f"may also be the last word of a path, for all parts of that name; None leaves a part out.{also}",
         )
         self.where, self.missing = where, tuple(missing)
 

@@ -184,6 +184,13 @@ def test_an_error_keeps_every_line_of_a_long_list():
     assert str(errors.ConfigError(said)) == said
 
 
+def test_an_error_that_lists_all_that_is_wrong_lists_all():
+    names = [f"number {number}" for number in range(300)]
+    refused = errors.VariantsRefused("run", [(name, "unknown key 'modle'") for name in names])
+    missing = errors.BindMissing("crew 'c'", dict.fromkeys(names, "a model"))
+    assert all(f"{name!r}: " in str(error) for name in names for error in (refused, missing))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
