@@ -1,4 +1,4 @@
-"""The calls with effect="once" of a run: which of them its attempts have requested, and which hold results of others.
+"""The calls with effect="once" of a run: which of them its attempts have requested, and which get results of others.
 
 An attempt that is made again requests its calls again, and a call that was made gives its result to one request. So
 the run keeps in mind what its attempts have requested so far; all of it follows from the record on a resume.
@@ -21,7 +21,7 @@ class OnceCalls:
         self.requested: set[str] = set()
         """Addresses of the calls that the current attempts of this kickoff have requested or have an earlier result
         for, or that are inside steps which have their recorded end."""
-        self.holders: dict[str, set[str]] = {}
+        self.recipients: dict[str, set[str]] = {}
         """By address of a call: the calls elsewhere that have its result, or are about to get it."""
         self.inside: dict[str, set[str]] = {}
         """The addresses of the calls, by the address of each step around them."""
@@ -30,9 +30,9 @@ class OnceCalls:
         """Note the calls that earlier kickoffs have recorded."""
         for at, outcome in record.outcomes.items():
             if outcome.reused:
-                self.holders.setdefault(outcome.reused_at, set()).add(at)
+                self.recipients.setdefault(outcome.reused_at, set()).add(at)
         once = (at for at, effect in record.intents.items() if effect == "once")
-        for at in chain(once, self.holders, *self.holders.values()):
+        for at in chain(once, self.recipients, *self.recipients.values()):
             self._place(at)
 
     def request(self, address: str) -> None:
@@ -40,11 +40,11 @@ class OnceCalls:
         self.requested.add(address)
         self._place(address)
 
-    def add_holder(self, made: str, address: str) -> None:
-        """Note that the call at an address holds the result of the call `made`, which may be itself."""
+    def add_recipient(self, made: str, address: str) -> None:
+        """Note that the call at an address receives the result of the call `made`, which may be itself."""
         self.requested.add(address)  # for a model's call, whose step is requested later
         if address != made:
-            self.holders.setdefault(made, set()).add(address)
+            self.recipients.setdefault(made, set()).add(address)
 
     def leave(self, prefix: str) -> None:
         """Forget the requests of an attempt that has failed. `prefix` begins the addresses of the steps inside it."""

@@ -1,9 +1,9 @@
 """The results of calls with effect="once": which call, made earlier, answers a call that is requested now.
 
-The result of a call has one holder: a requested call that asks the same. Mostly that is the call at the same address.
+The result of a call has one recipient: a requested call that asks the same, mostly the one at the same address.
 It is one at another address if a step around the call is tried again, or if changed code requests these steps in
-another order, or with other arguments. A result is free for a new call once its holder is out of the way, such as one
-in an attempt that has failed.
+another order, or with other arguments. A result is free for a new call once its recipient is out of the way, such as
+one in an attempt that has failed.
 
 once_addresses.py finds the result within one attempt, by an address; this file, in other steps and other attempts.
 """
@@ -62,7 +62,7 @@ def calls_before(frame: Frame, step: Step[Any], address: str, fingerprint: str) 
     if earlier.made:
         take_result(frame, earlier.made.address, address)
     elif earlier.answered:
-        frame.run.once.add_holder(earlier.answered, address)
+        frame.run.once.add_recipient(earlier.answered, address)
     return earlier
 
 
@@ -127,7 +127,7 @@ def belongs_to_another(frame: Frame, at: str, address: str) -> bool:
     `at`: the address of the call, or of one that has its result.
     """
     made = _original(frame.run.record, at)
-    return any(_is_held(frame, one, made, address) for one in _other_holders(frame, made, address))
+    return any(_is_held(frame, one, made, address) for one in _other_recipients(frame, made, address))
 
 
 def _original(record: Record, at: str) -> str:
@@ -136,7 +136,7 @@ def _original(record: Record, at: str) -> str:
     return outcome.reused_at or at if outcome else at
 
 
-def _other_holders(frame: Frame, made: str, address: str) -> list[str]:
+def _other_recipients(frame: Frame, made: str, address: str) -> list[str]:
     """Return the other calls that have the result of the call `made`, or are about to get it."""
     record, once = frame.run.record, frame.run.once
 
@@ -144,7 +144,7 @@ def _other_holders(frame: Frame, made: str, address: str) -> list[str]:
         outcome = record.outcomes.get(at)
         return outcome.reused_at == made if outcome else at in once.requested
 
-    return [at for at in {made, *filter(has_it, once.holders.get(made, ()))} if at != address]
+    return [at for at in {made, *filter(has_it, once.recipients.get(made, ()))} if at != address]
 
 
 def _is_held(frame: Frame, at: str, made: str, address: str) -> bool:
@@ -181,12 +181,12 @@ def take_result(frame: Frame, at: str, address: str) -> None:
     """Note that a call gets the result of the call `at`: the steps that may have held it until now run again."""
     record = frame.run.record
     made = _original(record, at)
-    for other in _other_holders(frame, made, address):
+    for other in _other_recipients(frame, made, address):
         way = _way_to(other, frame, address)
         for one in way.steps if way and not way.has_ended() else ():
             if end := record.end(one):
                 frame.run.journal.invalidate(one, end.kind, at_once=True)
-    frame.run.once.add_holder(made, address)
+    frame.run.once.add_recipient(made, address)
 
 
 class _Way(NamedTuple):
