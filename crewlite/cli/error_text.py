@@ -63,8 +63,9 @@ def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | N
         case errors.BindMissing():
             only_models = all(path.rpartition(".")[2] == "llm" for path in error.missing)
             model = "" if again.model else " --model M gives every missing model." if only_models else ""
+            parts = "; ".join(f"{path} ({wanted})" for path, wanted in zip(error.missing, error.wanted, strict=True))
             return (
-                f"The definition of {error.where} has live parts, which no record holds: {', '.join(error.missing)}. "
+                f"The definition of {error.where} has live parts, which no record holds: {parts}. "
                 f"Name the definition: --crew package.module:attribute, or crew in [tool.crewlite] of "
                 f"pyproject.toml.{model}"
             )

@@ -92,7 +92,7 @@ class BindMissing(ConfigError):
             f"The definition of {where} has live parts, which no record holds. Pass them: bind={{{listing}}}. A key "
             f"may also be the last word of a path, for all parts of that name; None leaves a part out.{also}",
         )
-        self.where, self.missing = where, tuple(missing)
+        self.where, self.missing, self.wanted = where, tuple(missing), tuple(missing.values())
 
 
 _PATH = 120  # characters of a path that an error shows

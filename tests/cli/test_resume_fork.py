@@ -97,7 +97,8 @@ def test_what_no_record_holds_is_listed_with_what_to_do_and_nothing_is_imported(
     (shop.path / "crews.py").write_text("raise SystemExit('imported')")
     done = shop.do("checkpoint", "resume")
     assert done.returncode == 1
-    assert "agents.Clerk.llm. Name the definition: --crew package.module:attribute" in done.stderr
+    assert "agents.Clerk.llm (the model " in done.stderr
+    assert "). Name the definition: --crew package.module:attribute" in done.stderr
     assert "--model M gives every missing model." in done.stderr
     done = shop.do("checkpoint", "fork")
     assert done.returncode == 1

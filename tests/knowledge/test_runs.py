@@ -149,19 +149,21 @@ def test_a_definition_comes_back_from_its_record_with_the_files_it_names(stored)
     assert made.tasks[0].agent.knowledge_sources[0].content == {Path("knowledge/fees.md"): "Boats pay 9 euros."}
 
 
-def test_a_rebuild_says_how_to_pass_a_file_that_has_moved(stored):
+def test_a_rebuild_says_how_to_pass_files_that_have_moved(stored):
     for path in ("fees.md", "hours.md"):
         Path(path).write_text("Boats pay 9 euros.")
     both = FileKnowledgeSource(file_paths=["fees.md", "hours.md"])
-    crew = office(clerk(knowledge_config=None), checkpoint=stored(), knowledge_sources=["hours.md", both])
+    crew = office(clerk("fees.md"), checkpoint=stored(), knowledge_sources=["hours.md", both])
     crew.kickoff(inputs={"number": 7}, run_id="r")
     Path("fees.md").rename("prices.md")
     bind = {"llm": ScriptedLLM(["done"])}
-    with pytest.raises(ConfigError, match=r"bind={'knowledge_sources.1': \[its path, 'hours.md'\]}$"):
+    with pytest.raises(
+        BindMissing, match=r"1': <the paths of \['fees.md', 'hours.md'\], of which 'fees.md'"
+    ) as missing:
         Crew.from_checkpoint(stored(restore_from="r"), bind=bind)
-    made = Crew.from_checkpoint(
-        stored(restore_from="r"), bind=bind | {"knowledge_sources.1": ["prices.md", "hours.md"]}
-    )
+    assert missing.value.missing == ("knowledge_sources.1", "agents.Clerk.knowledge_sources.0")
+    bind |= {"agents.Clerk.knowledge_sources.0": "prices.md", "knowledge_sources.1": ["prices.md", "hours.md"]}
+    made = Crew.from_checkpoint(stored(restore_from="r"), bind=bind)
     assert list(made.knowledge_sources[1].content) == [Path("prices.md"), Path("hours.md")]
 
 

@@ -23,6 +23,7 @@ from crewlite.errors import (
     RunMismatch,
     meant,
 )
+from crewlite.lazy import lazy
 from crewlite.llm.model import LLM
 from crewlite.runtime.kickoffs.facts import OF_THE_STORE, PLAIN, is_plain
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
@@ -36,6 +37,8 @@ from crewlite.texts.masking import MASK
 from crewlite.texts.wording import an
 from crewlite.tools.base import BaseTool
 from crewlite.tools.toolbox import as_tools
+
+files = lazy("crewlite.knowledge.files")  # only definitions with knowledge need it
 
 D = TypeVar("D", bound=Described)
 _UNSET = object()
@@ -196,7 +199,10 @@ class Rebuild:
     def _item(self, item: object, name: str, path: tuple[str, ...]) -> Part:
         """Return the part for an item of a list: named by its number if it is a text, else by its recorded name."""
         if isinstance(item, dict):
-            return self._recorded(item.get(PLAIN), path)
+            part = self._recorded(item.get(PLAIN), path)
+            if not part.wanted and isinstance(part.value, list) and (gone := _gone(part.value)):
+                part.value, part.wanted = _UNSET, f"the paths of {part.value}, of which {gone!r} is not there any more"
+            return part
         return self.live((*path[:-1], str(item)), item, name)
 
     def _model(self, part: Part, models: object) -> Part:
@@ -253,6 +259,16 @@ class Rebuild:
         return f"{key!r} names no part of this definition; {known}"
 
 
+def _gone(paths: list[Any]) -> str:
+    """Return the first of the recorded files of a source of knowledge that is not there any more; "" if all are."""
+    try:
+        for path in paths:
+            files.located(str(path))
+    except KnowledgeMissing as error:
+        return error.path
+    return ""
+
+
 def _by_name(tools: list[Any] | tuple[Any, ...]) -> dict[str, BaseTool]:
     made: Any = as_tools(tools)
     return {tool.name: tool for tool in made}
@@ -288,21 +304,11 @@ class Draft(Generic[D]):
         try:
             made = cls(**given)
         except ConfigError as error:
-            moved = self._hint_moved(error) if isinstance(error, KnowledgeMissing) else ""
-            raise ConfigError(f"{what or self._found.where} cannot be rebuilt: {error}{moved}") from None
+            raise ConfigError(f"{what or self._found.where} cannot be rebuilt: {error}") from None
         for name, field in self._fields.items():
             if isinstance(field, list):
                 _check_tool_names([part for part in field if part.value is not None], getattr(made, name))
         return made
-
-    def _hint_moved(self, error: KnowledgeMissing) -> str:
-        """Return how to pass the new path of a recorded file that is not there any more; "" if no record named it."""
-        items = (part for field in self._fields.values() if isinstance(field, list) for part in field)
-        for part in items:
-            if isinstance(part.value, list) and error.path in part.value:
-                paths = ", ".join("its path" if path == error.path else repr(path) for path in part.value)
-                return f". If the file has moved, pass bind={{{part.name!r}: [{paths}]}}"
-        return ""
 
     def _class(self) -> type[D]:
         if self._own is None or self._own.value is None:
