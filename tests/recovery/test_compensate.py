@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite import CheckpointConfig, FailurePolicy
-from crewlite.errors import ConfigError, RecoveryAborted, RecoveryEscalated, Suspended
+from crewlite.errors import ConfigError, RecoveryAborted, RecoveryEscalated, RefError, Suspended
 from crewlite.flow import Flow, flow, listen, recoverable, start, step
 from crewlite.recovery import (
     abort,
@@ -234,6 +234,8 @@ def test_a_person_may_decide_what_follows_the_undoing_which_is_done_once():
     assert trip.did[-2:] == ["undo hotel", "undo flight"]
     [question] = waits.value.waiting
     trip.did.clear()
+    with pytest.raises(RefError, match=f"'step:pay' has failed, and takes no answer: the run waits .* to '{question}'"):
+        trip.flow.kickoff(run_id="run", answers={"step:pay": "retry"})
     with pytest.raises(RecoveryAborted, match="too late"):
         trip.flow.kickoff(run_id="run", answers={question: "abort: too late"})
     assert trip.did == []

@@ -65,7 +65,9 @@ def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) 
         if is_question(address) or address in doubts:
             continue
         if address in record.failures:
-            raise RefError(address, f"has failed, and takes no answer: rerun={[address]!r} tries it again")
+            waits = ", ".join(repr(asked["address"]) for asked in record.waiting)
+            instead = f"the run waits for an answer to {waits}" if waits else f"rerun={[address]!r} tries it again"
+            raise RefError(address, f"has failed, and takes no answer: {instead}")
         outcome = record.outcomes.get(address) if address else None
         if outcome is None:
             problem = "is no call in doubt and no question to a person, so it takes no answer"
