@@ -15,7 +15,7 @@ PACKAGES = (
     "crewlite",
     *(f"crewlite.{name}" for name in "errors events flow llm project recovery state testing tools".split()),
 )
-BETWEEN_FLOORS = {"as_root", "check_edit", "lessons", "taught", "model_post_init"}
+BETWEEN_FLOORS = {"as_field", "as_root", "check_edit", "lessons", "taught", "model_post_init"}
 """What the engine and pydantic call: the types of their arguments belong to packages that a definition does not load."""
 
 
