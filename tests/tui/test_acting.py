@@ -78,7 +78,7 @@ def test_a_question_is_answered_and_the_run_resumed_at_80_columns(tmp_path):
         await view.sees("✓ first")
         await view.press("escape", "t", "1")
         await view.sees("finished")
-        assert "r Resume" not in view.screen()
+        await view.until(lambda: "r Resume" not in view.screen())
 
     drive(location, play, size=(80, 24))
 

@@ -82,7 +82,9 @@ def test_a_refused_label_or_answer_stays_in_its_dialog_with_the_reason(tmp_path)
 
     async def play(view):
         await view.sees("◇ second", "a Answer")
-        await view.press("a", *"maybe", "enter")
+        await view.press("a")
+        await view.sees("Answer human:go")
+        await view.press(*"maybe", "enter")
         await view.sees("Answer human:go", "maybe", "is not of type 'boolean'")
         with History(location) as history:
             history.answer("second", "human:go", False)  # somebody else, in the meantime
@@ -93,13 +95,19 @@ def test_a_refused_label_or_answer_stays_in_its_dialog_with_the_reason(tmp_path)
         assert "is not of type" not in view.screen()
         await view.press("end")
         await view.sees("✓ first")
-        await view.press("right", "down")
+        await view.press("right")
+        await view.sees("● task:research")
+        await view.press("down")
         await view.sees("version 1", "l Label")
-        await view.press("l", *"bad name!", "enter")
+        await view.press("l")
+        await view.sees("Label first/main at")
+        await view.press(*"bad name!", "enter")
         await view.sees("Label first/main at", "bad name!", "not a usable name")
         await view.press(*["backspace"] * 9, *"good", "enter")
         await view.sees("● task:research  good")
-        await view.press("l", *"best")  # what is filled in already is replaced by what is typed
+        await view.press("l")
+        await view.sees("Label first/main at", "good")
+        await view.press(*"best")  # what is filled in already is replaced by what is typed
         await view.sees("Label first/main at", "best")
         assert "goodbest" not in view.screen()
         await view.press("escape")
