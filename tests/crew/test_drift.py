@@ -95,7 +95,7 @@ def test_a_finished_run_asked_something_else_names_the_tasks_both_texts_and_the_
     error = caught.value
     assert isinstance(error, QuestionsChanged)
     assert error.changed == {"task:plan": "answered 'Plan day 0 in Rome', and is asked 'Plan day 0 in Berlin' now"}
-    for way in ("another run_id", "on_drift='rerun'", "on_drift='keep'", "crew.fork('t', rerun=['task:plan'])"):
+    for way in ("another run_id", "on_drift='rerun'", "'keep'", "crew.fork('t', rerun=['task:plan'])"):
         assert way in str(error)
 
 

@@ -26,7 +26,7 @@ class Echo(ScriptedLLM):
         topic = messages[1]["content"].split()[1]
         await asyncio.sleep(self.chance.random() / 50)
         number = int(topic.removeprefix("topic-"))
-        usage = Usage(total_tokens=number, prompt_tokens=number, requests=1)
+        usage = Usage(prompt_tokens=number, requests=1)
         if messages[-1]["role"] == "tool":
             return LLMReply(text=f"{topic} {messages[-1]['content']}", usage=usage)
         return LLMReply(tool_calls=(ToolCall("look", {"where": topic}),), usage=usage)
