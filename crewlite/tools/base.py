@@ -201,7 +201,9 @@ class BaseTool(Described, Resource):
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as the code of the tool gets them. Raises pydantic.ValidationError."""
         checked = self.arguments.model_validate(arguments)
-        return {name: getattr(checked, name) for name in type(checked).model_fields} | (checked.model_extra or {})
+        named = {name: getattr(checked, name) for name in type(checked).model_fields}
+        more = checked.model_extra  # only a schema of the user may have some that the code does not take
+        return named | more if more and schema.takes_any(self._code()) else named
 
     def is_told_of(self, error: Exception) -> bool:
         """Return whether the model is told of an error that a call raised. Any other error fails the task."""

@@ -30,10 +30,9 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
         ) from error
     described = argument_descriptions(inspect.getdoc(fn) or "")
     fields: dict[str, Any] = {}
-    parameters = inspect.signature(fn).parameters.values()
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    for parameter in parameters:
-        if takes_any and parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+    any_more = takes_any(fn)
+    for parameter in inspect.signature(fn).parameters.values():
+        if any_more and parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise ConfigError(
@@ -46,11 +45,16 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
         with warnings.catch_warnings():  # an argument may well be called `json` or `copy`
             warnings.filterwarnings("ignore", message="Field name .* shadows an attribute")
             return create_model(
-                f"{name}_arguments", __config__=ConfigDict(extra="allow" if takes_any else "forbid"), **fields
+                f"{name}_arguments", __config__=ConfigDict(extra="allow" if any_more else "forbid"), **fields
             )
     except (PydanticUserError, NameError) as error:
         hints = {argument: field[0] for argument, field in fields.items()}
         raise cannot_pass(name, hints, str(error).partition("\n")[0]) from None
+
+
+def takes_any(fn: Callable[..., Any]) -> bool:
+    """Return whether a function has `**kwargs`."""
+    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(fn).parameters.values())
 
 
 def cannot_pass(name: str, hints: Mapping[str, Any], problem: str) -> ConfigError:
