@@ -51,7 +51,8 @@ class Usage(Hinting, BaseModel):
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __init__(self, **counts: Any) -> None:
-            refuse_unknown("Usage", type(self).model_fields, counts)
+            if not counts.keys() <= type(self).model_fields.keys():
+                refuse_unknown("Usage", type(self).model_fields, counts)
             super().__init__(**counts)
 
     @classmethod
@@ -132,7 +133,8 @@ class Counted:
     def usage(self) -> Usage:
         """What was counted, as a usage."""
         if self._usage is None:
-            self._usage = Usage(**self.counts, by_agent=self.by_agent)
+            parts = {role: NO_USAGE.model_copy(update=part) for role, part in self.by_agent.items()}
+            self._usage = NO_USAGE.model_copy(update={**self.counts, "by_agent": parts})
         return self._usage
 
     @property

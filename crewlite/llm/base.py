@@ -90,7 +90,8 @@ class LLMReply(BaseModel):
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __init__(self, **parts: Any) -> None:
-            refuse_unknown("LLMReply", type(self).model_fields, parts)
+            if not parts.keys() <= type(self).model_fields.keys():
+                refuse_unknown("LLMReply", type(self).model_fields, parts)
             super().__init__(**parts)
 
     @field_validator("text", mode="before")
