@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_LONG_LINE = 10_000  # characters of a line of an error: more than a list of mistakes has
+_LONG_LINE = 2_000  # characters of a line of an error
 
 
 def an(word: str) -> str:
