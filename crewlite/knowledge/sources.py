@@ -24,9 +24,8 @@ passages = lazy("crewlite.knowledge.passages")  # only agents with knowledge nee
 files = lazy("crewlite.knowledge.files")  # csv and json, which only sources of files need
 
 _of_paths = WeakValueDictionary[tuple[object, ...], "FileKnowledgeSource"]()
-_SETTLED = (
-    2  # seconds: what is written to a file so shortly after another change may leave its times and size as they are
-)
+_SETTLED = 2
+"""Seconds. What is written to a file so shortly after another change may leave its times and size as they are."""
 
 
 class KnowledgeSource(Described):
