@@ -1,8 +1,8 @@
 """Which texts are secrets, by the names that they stand under.
 
 A name may declare its value a secret, such as `api_key`: then any value that can be a secret is one. It may only
-mention one, such as `key` and `tokens`: then a value that is plainly generated is one. Or it declares an address, which
-may hold some.
+mention one, such as `key` and `tokens`: then what is plainly generated in its value is one. Or it declares an address,
+which may hold some.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from itertools import pairwise
 from urllib.parse import unquote
 
 SHORTEST = 6  # characters; anything shorter occurs inside ordinary words
+PARTED = re.compile(r"[\s,;]+")
+"""What divides the parts of a text: "Bearer abc", a list of keys."""
 _LONGEST_WORD = 15  # letters; a longer run of letters is a generated text
 _SHORTEST_NUMBER = 8  # digits; shorter numbers are counts, years and amounts
 _LEAST_VARIETY = 3  # different characters; "xxxxxxxx" is a placeholder
@@ -64,7 +66,7 @@ def secrets_under(name: str, value: str) -> set[str]:
         return {value}
     if _is_address(name):
         return _in_address(value, of_hook="hook" in name.lower())
-    return {value} if _mentions(name) and _GENERATED.search(value) else set()
+    return {part for part in PARTED.split(value) if _GENERATED.search(part)} if _mentions(name) else set()
 
 
 def tells(name: str) -> bool:
@@ -81,7 +83,7 @@ def bears(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _mentions(name: str) -> bool:
-    """Return whether a generated value under this name is a secret: of `key`, `tokens`, SECRET_KEY_BASE."""
+    """Return whether what is generated under this name is a secret: of `key`, `tokens`, SECRET_KEY_BASE."""
     plain = _plain(name)
     return bool(_MENTIONED.search(plain)) and not (_TEXT_TOKENS.search(plain) or _TOLD_ABOUT.search(plain))
 

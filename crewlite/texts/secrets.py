@@ -24,7 +24,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 
 from crewlite.concurrency.pacing import Pace
 from crewlite.texts.masking import MASK, Masking
-from crewlite.texts.secret_names import SHORTEST, bears, can_be_secret, secrets_under, tells
+from crewlite.texts.secret_names import PARTED, SHORTEST, bears, can_be_secret, secrets_under, tells
 
 _DEEPEST = 3  # levels of attributes and items that are searched
 _SETTINGS = 64  # entries; a larger dict holds data, not settings
@@ -36,7 +36,6 @@ _EMPTY = ()
 """The empty tuple, of which Python makes only one: the value of most fields that may hold several things."""
 _PLAIN = (NoneType, bool, int, float)
 """The same, for the type hints of fields, whose values may be of subclasses."""
-_PARTED = re.compile(r"[\s,;]+")
 _PLAIN_HEADERS = re.compile(
     r"accept|content|user-agent|host|connection|cache-control|date|origin|(?:http-)?referr?er|x-title", re.IGNORECASE
 )
@@ -165,7 +164,7 @@ class _Search:
 
     def _add(self, text: str) -> None:
         """Add a text; of "Bearer abc", and of a list of keys, also the parts alone."""
-        self.found |= {one for one in (text, *_PARTED.split(text)) if can_be_secret(one)}
+        self.found |= {one for one in (text, *PARTED.split(text)) if can_be_secret(one)}
 
 
 def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, bool]]:

@@ -211,6 +211,13 @@ def test_a_generated_value_is_known_under_any_name_that_mentions_a_secret(name, 
     assert Secrets.of().mask(GENERATED) == MASK
 
 
+def test_of_a_text_under_a_name_that_mentions_a_secret_only_what_is_generated_is_masked(monkeypatch):
+    text = f"Write to the co-author, e.g. about {GENERATED}."
+    for secrets in (Secrets.of(Model(key_points=text)), Secrets.of(Model(key_points=[text]))):
+        assert secrets.mask("The co-author, e.g. of the tides") == "The co-author, e.g. of the tides"
+        assert GENERATED not in secrets.mask(text)
+
+
 CODE = "abcdEFGH1234ijklMNOP"
 
 
