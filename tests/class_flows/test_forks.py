@@ -435,5 +435,6 @@ def test_an_edit_that_the_state_cannot_take_is_refused(memory, edits, error):
         leaflet.fork(RUN, edits=edits)
     with pytest.raises(ConfigError, match="edits` and in `rerun`"):
         leaflet.fork(RUN, edits={"method:plan.state.tone": "dry"}, rerun=["method:plan"])
-    with pytest.raises(RefError, match="did you mean 'method:plan'"):
-        leaflet.fork(RUN, edits={"method:plam.state.tone": "dry"})
+    for misspelt in ("method:plam.state.tone", "method:plan.state", "method:plan.state."):
+        with pytest.raises(RefError, match="did you mean 'method:plan'"):
+            leaflet.fork(RUN, edits={misspelt: "dry"})

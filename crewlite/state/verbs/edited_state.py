@@ -38,7 +38,7 @@ def split(key: str, known: Collection[str]) -> tuple[str, str]:
 
     The name is OUTCOME if the key is an address alone. `known`: addresses, in which a name may hold anything.
     """
-    parts = [] if key in known else key.split(_MARK)
+    parts = [] if key in known or key.endswith(_MARK) else key.split(_MARK)
     ways = [(_MARK.join(parts[:n]), _MARK.join(parts[n:])) for n in range(1, len(parts))]
     return next((way for way in ways if way[0] in known), ways[0] if ways else (key, OUTCOME))
 
