@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from crewlite.errors.root import CrewliteError, meant
-from crewlite.texts.wording import an, cut, shortened
+from crewlite.texts.wording import an, cut, without_middle
 
 
 class ConfigError(CrewliteError, ValueError):
@@ -73,7 +73,9 @@ class VariantsRefused(ConfigError):
     code = "variants_refused"
 
     def __init__(self, ref: str, mistakes: Sequence[tuple[str, str]]) -> None:
-        found = "; ".join(f"variant {name!r}: {shortened(mistake).removesuffix('.')}" for name, mistake in mistakes)
+        found = "; ".join(
+            f"variant {name!r}: {without_middle(mistake).removesuffix('.')}" for name, mistake in mistakes
+        )
         super().__init__()
         self.args = (f"{ref} is not explored, and nothing was forked or run: {found}",)  # however many there are
         self.ref, self.mistakes = ref, tuple(mistakes)
@@ -86,7 +88,7 @@ class BindMissing(ConfigError):
 
     def __init__(self, where: str, missing: Mapping[str, str], hints: Sequence[str] = ()) -> None:
         listing = ", ".join(f"{path!r}: <{wanted}>" for path, wanted in missing.items())
-        also = f" Also: {'; '.join(map(shortened, hints))}." if hints else ""
+        also = f" Also: {'; '.join(map(without_middle, hints))}." if hints else ""
         super().__init__()
         self.args = (  # however many there are
             f"The definition of {where} has live parts, which no record holds. Pass them: bind={{{listing}}}. A key "

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import ClassVar
 
 from crewlite.coming_from.settings import same_here
-from crewlite.texts.wording import shortened
+from crewlite.texts.wording import without_middle
 
 _SHORT, _LONG = 3, 7
 """The letters from which one, and from which two, typing errors in a word are likely."""
@@ -24,7 +24,7 @@ class CrewliteError(Exception):
     reported to the model."""
 
     def __init__(self, *args: object) -> None:
-        super().__init__(*(shortened(one) if isinstance(one, str) else one for one in args))
+        super().__init__(*(without_middle(one) if isinstance(one, str) else one for one in args))
 
 
 def ends_run(error: BaseException) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 _LONG_LINE = 2_000  # characters of a line of an error
+_END = 800  # characters that are left at each end of a longer one, so that another error may repeat it as it is
 
 
 def an(word: str) -> str:
@@ -33,7 +35,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def shortened(text: str) -> str:
+def without_middle(text: str) -> str:
     """Return a text in which long lines are without their middle: what was found there, such as a whole file.
 
     Only whole words are left out, so of a secret no part is left, which nothing would mask.
@@ -44,7 +46,7 @@ def shortened(text: str) -> str:
 
 
 def _with_gap(line: str) -> str:
-    begin, end = line.rfind(" ", 0, _LONG_LINE // 2) + 1, line.find(" ", len(line) - _LONG_LINE // 2)
+    begin, end = line.rfind(" ", 0, _END) + 1, line.find(" ", len(line) - _END)
     after = line[end:] if end >= 0 else ""
     return f"{line[:begin]}[… {len(line) - begin - len(after):,} characters …]{after}"
 
@@ -80,10 +82,17 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def escaped(text: str, kept: str = "") -> str:
-    """Return a text with control characters, and marks that change its direction, escaped, but for those in `kept`."""
+    """Return a text with control characters and invisible marks escaped, but for those in `kept`.
+
+    Such marks change the direction of a text, for example. Spaces of all languages stay.
+    """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if _is_shown(c) or c in kept else c.encode("unicode_escape").decode() for c in text)
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
 def escaped_lines(text: str) -> str:

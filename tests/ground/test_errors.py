@@ -179,6 +179,11 @@ def test_an_error_leaves_out_the_middle_of_a_long_value_and_keeps_what_is_wanted
     assert set(re.findall(r"[\w-]*4711", said)) == {"word-4711"}  # no word in part: it might be a secret
 
 
+def test_an_error_that_repeats_a_shortened_one_leaves_out_no_more():
+    shortened = errors.ConfigError(f"max_iter is {LONG!r}; wanted a whole number")
+    assert str(errors.ConfigError(f"variant 'terse': {shortened}")) == f"variant 'terse': {shortened}"
+
+
 def test_an_error_keeps_every_line_of_a_long_list():
     said = "\n".join(f"line {number}: unknown key" for number in range(1_000))
     assert str(errors.ConfigError(said)) == said

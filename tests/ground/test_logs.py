@@ -11,6 +11,7 @@ from crewlite import Agent, CheckpointConfig, Crew, Task
 from crewlite.events import TaskStartedEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.testing import ScriptedLLM
+from crewlite.texts.logs import logger
 from tests.ground.test_floors import modules
 
 FORGED = "ok\n2026-01-01 ERROR paid\x1b]0;gone\x07"
@@ -20,10 +21,16 @@ SECRET = "Bluebird-17"
 @pytest.mark.parametrize("name", [name for name in modules() if not name.endswith("__main__")])
 def test_each_logger_of_the_package_escapes(name, caplog):
     module = importlib.import_module(name)
-    for logger in [value for value in vars(module).values() if isinstance(value, logging.Logger)]:
+    for found in [value for value in vars(module).values() if isinstance(value, logging.Logger)]:
         caplog.clear()
-        logger.warning("said %s", FORGED)
+        found.warning("said %s", FORGED)
         assert [one.getMessage() for one in caplog.records] == [r"said ok\n2026-01-01 ERROR paid\x1b]0;gone\x07"]
+
+
+def test_the_spaces_of_all_languages_stay_in_what_is_logged(caplog):
+    text = "Marée haute\N{NO-BREAK SPACE}: 東京\N{IDEOGRAPHIC SPACE}十時"
+    logger("crewlite.run").warning(text)
+    assert caplog.messages == [text]
 
 
 def test_the_traceback_of_a_failing_handler_keeps_its_lines_and_nothing_that_controls_a_terminal(caplog):
