@@ -339,7 +339,7 @@ async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
     return opened.result()
 
 
-async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call blocking `fn` in a daemon thread that makes no other call meanwhile, with the caller's context variables.
 
     If the caller is cancelled, the thread is abandoned: Python cannot kill it, and its result is dropped.
@@ -347,7 +347,7 @@ async def in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return await _begun_in_thread(fn, *args, **kwargs)
 
 
-def _begun_in_thread(fn: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio.Future[T]:
+def _begun_in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> asyncio.Future[T]:
     """Begin the call that `in_thread` makes."""
     here = asyncio.get_running_loop()
     done: asyncio.Future[T] = here.create_future()
@@ -382,7 +382,7 @@ def in_foreign_thread() -> bool:
     return _home.get() != threading.get_ident()
 
 
-async def blocking(fn: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+async def blocking(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call blocking code of users as `in_thread` does, with at most `permits.width()` such calls at once per level."""
     return await permitted(in_thread, fn, *args, **kwargs)
 

@@ -35,7 +35,7 @@ def width() -> int:
     return int(said)
 
 
-async def permitted(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+async def permitted(call: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: Any) -> T:
     """Await `call` once a permit is free. A cancelled call frees its permit at once, while its thread may still run."""
     depth = _depth.get()
     level = _levels.get(depth) or _levels.setdefault(depth, _Level())

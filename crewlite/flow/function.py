@@ -111,7 +111,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
             names = ", ".join(taken)
             raise ConfigError(f"{self.label} has a parameter {names}, which is an option of kickoff: rename it")
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function without a run of its own: its steps belong to the enclosing run, or are plain calls."""
         loop, here = durable.scope().loop, background.running_loop()
         if loop is None or (here is not None if self.is_async else here is not loop):

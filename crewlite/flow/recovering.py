@@ -54,7 +54,7 @@ class RecoverableFunction(FlowFunction[P, R, V]):
         inputs = [one for name, one in self.signature.parameters.items() if name not in TOLD]
         self.signature = self.signature.replace(parameters=inputs)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Kick the function off; inside a run, as a step of that run. An async function returns an awaitable."""
         verb: Any = self.akickoff if self.is_async else self.kickoff
         result: R = verb(*args, **kwargs)

@@ -96,7 +96,7 @@ class StepFunction(Generic[P, R, V]):
             )
         self._reuse = Reuse(self.name, func, age, self.step_code) if cache else None
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, or return its result from the record of the run."""
         scope = durable.scope()
         if scope.loop is None:
@@ -109,7 +109,7 @@ class StepFunction(Generic[P, R, V]):
         step.in_turn = True
         return StepFuture[R](scope, step).result()
 
-    def submit(self, *args: P.args, **kwargs: P.kwargs) -> StepFuture[V]:
+    def submit(self, /, *args: P.args, **kwargs: P.kwargs) -> StepFuture[V]:
         """Begin the step and return a future of its result at once. Raises ConfigError outside a flow."""
         return StepFuture(self._scope("submit"), self._made(args, kwargs))
 

@@ -158,17 +158,17 @@ class BaseTool(Described, Resource):
         for made in ("arguments", "safe_name", "schema_for_model"):
             vars(self).pop(made, None)
 
-    def run(self, *args: Any, **kwargs: Any) -> Any:
+    def run(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it from blocking code, outside of any run: `tool.run(query="tides")`. Its arguments are checked."""
         if background.on_loop_thread():
             raise OnLoopThread("run", "await arun(...)")
         named = dict(zip(self.takes, args, strict=False)) | kwargs
         return background.run(self.arun(**named))
 
-    def _run(self, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, /, *args: Any, **kwargs: Any) -> Any:
         raise ConfigError(f"tool {self.name!r} has no _run; it runs asynchronously: await arun(...)")
 
-    async def _arun(self, *args: Any, **kwargs: Any) -> Any:
+    async def _arun(self, /, *args: Any, **kwargs: Any) -> Any:
         return await background.blocking(self._run, *args, **kwargs)
 
     @cached_property
@@ -209,7 +209,7 @@ class BaseTool(Described, Resource):
         """Return whether the model is told of an error that a call raised. Any other error fails the task."""
         return not ends_run(error)
 
-    async def arun(self, **arguments: Any) -> Any:
+    async def arun(self, /, **arguments: Any) -> Any:
         """Check the arguments and run. Raises pydantic.ValidationError, TimeoutError, and what the tool raises."""
         work, once = self._arun(**self.check(arguments)), self.effect == "once"
         return await background.within(work, self.timeout, f"tool {self.name}", once=once)

@@ -39,7 +39,7 @@ class ForeignTool(BaseTool):
             return dict(arguments)
         return checked.model_dump(by_alias=self.described, exclude_unset=self.described)
 
-    async def _arun(self, **arguments: Any) -> Any:
+    async def _arun(self, /, **arguments: Any) -> Any:
         verb = _verb(self.original)
         assert verb, "checked when it was adopted"
         result = await verb.call(arguments)

@@ -68,13 +68,13 @@ class FunctionTool(BaseTool):
             raise ConfigError(f"from_langchain was given {what_is(tool)}; wanted a tool of LangChain")
         return adopted
 
-    async def _arun(self, **kwargs: Any) -> Any:
+    async def _arun(self, /, **kwargs: Any) -> Any:
         return await self.func(**kwargs) if is_async(self.func) else await background.blocking(self.func, **kwargs)
 
-    def _run(self, *args: Any, **kwargs: Any) -> Any:
+    def _run(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.func(*args, **kwargs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the function, as if it were no tool."""
         return self.func(*args, **kwargs)
 

@@ -215,3 +215,17 @@ def test_a_flow_in_a_run_takes_one_and_is_known_by_what_stands_beside_it(on_disk
     numbers[1] = 2
     assert program.kickoff(run_id="r") == [1, 2] == done
     assert caplog.text.count("flow part: lock is a lock, which cannot be recorded") == 1
+
+
+@step
+def dial(self, fn, call):
+    return self, fn, call
+
+
+@flow
+def dialled():
+    return dial(self=1, fn=2, call=3), dial.submit(self=1, fn=2, call=3).result(), dial(4, fn=5, call=6)
+
+
+def test_an_argument_may_have_any_name():
+    assert dialled.kickoff() == ((1, 2, 3), (1, 2, 3), (4, 5, 6))

@@ -190,6 +190,22 @@ def test_a_tool_that_takes_any_keyword_is_given_all_that_a_model_passes():
     assert use.takes == ("a",)
 
 
+@pytest.mark.parametrize("name", ["self", "fn", "call", "args", "kwargs", "arguments", "name"])
+def test_an_argument_may_have_any_name(name):
+    @tool
+    def plain(**kwargs) -> str:
+        """Use."""
+        return str(kwargs)
+
+    @tool
+    async def waiting(**kwargs) -> str:
+        """Use."""
+        return str(kwargs)
+
+    for use in (plain, waiting):
+        assert asyncio.run(use.arun(**{name: 1})) == use.run(**{name: 1}) == str({name: 1})
+
+
 def variadic(*args: int):
     """Use."""
 

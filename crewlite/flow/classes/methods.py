@@ -116,7 +116,7 @@ class FlowMethod(Generic[P, R]):
                 f"from self.state"
             )
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the method's function, without a step."""
         return self.func(*args, **kwargs)
 
