@@ -51,7 +51,7 @@ class Usage(Hinting, BaseModel):
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __init__(self, **counts: Any) -> None:
-            if not counts.keys() <= type(self).model_fields.keys():
+            if not counts.keys() <= self.__pydantic_fields__.keys():
                 refuse_unknown("Usage", type(self).model_fields, counts)
             super().__init__(**counts)
 
@@ -133,8 +133,7 @@ class Counted:
     def usage(self) -> Usage:
         """What was counted, as a usage."""
         if self._usage is None:
-            parts = {role: NO_USAGE.model_copy(update=part) for role, part in self.by_agent.items()}
-            self._usage = NO_USAGE.model_copy(update={**self.counts, "by_agent": parts})
+            self._usage = Usage(**self.counts, by_agent=self.by_agent)
         return self._usage
 
     @property

@@ -90,7 +90,7 @@ class LLMReply(BaseModel):
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __init__(self, **parts: Any) -> None:
-            if not parts.keys() <= type(self).model_fields.keys():
+            if not parts.keys() <= self.__pydantic_fields__.keys():
                 refuse_unknown("LLMReply", type(self).model_fields, parts)
             super().__init__(**parts)
 
