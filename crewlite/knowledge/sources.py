@@ -195,7 +195,7 @@ def _of_path(given: str | Path) -> KnowledgeSource:
     """Return the source of a file: the same for all agents and crews while one has it and the file is unchanged."""
     path = files.located(given)
     found = os.stat(path)
-    key = (given, path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    key = (given, path, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     if (source := _of_paths.get(key)) is None:
         source = FileKnowledgeSource(file_paths=given)
         if time.time() - found.st_mtime > _SETTLED:
