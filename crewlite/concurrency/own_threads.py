@@ -244,6 +244,7 @@ def _called(code: CodeType) -> Iterator[str]:
 async def on_own_loop(
     in_thread: Callable[..., Coroutine[Any, Any, R]],
     fn: Callable[P, Coroutine[Any, Any, R]],
+    /,
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> R:

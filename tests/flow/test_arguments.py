@@ -222,10 +222,16 @@ def dial(self, fn, call):
     return self, fn, call
 
 
+@step
+async def dial_later(fn, in_thread):
+    return fn, in_thread
+
+
 @flow
-def dialled():
-    return dial(self=1, fn=2, call=3), dial.submit(self=1, fn=2, call=3).result(), dial(4, fn=5, call=6)
+def dialled(definition):
+    later = dial_later.submit(fn=2, in_thread=3).result()
+    return definition, dial(self=1, fn=2, call=3), dial.submit(self=1, fn=2, call=3).result(), later
 
 
 def test_an_argument_may_have_any_name():
-    assert dialled.kickoff() == ((1, 2, 3), (1, 2, 3), (4, 5, 6))
+    assert dialled.kickoff(definition=0) == (0, (1, 2, 3), (1, 2, 3), (2, 3))

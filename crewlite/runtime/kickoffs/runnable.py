@@ -382,7 +382,7 @@ class Runnable(ABC, Generic[R]):
             sign(cls, ("aexplore",), cls.explore)
 
 
-def _kickoff_request(definition: KickoffTypes[P, Any], *args: P.args, **kwargs: P.kwargs) -> Request:
+def _kickoff_request(definition: KickoffTypes[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Request:
     """Build the request of a kickoff, and let the definition keep its progress for the caller."""
     request = definition.as_request(*args, **kwargs)
     definition._note_kickoff(request.progress)
