@@ -89,13 +89,6 @@ class Guard:
     ...             raise CallVetoed("NoMail", call.what, "no mail today")
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if all(getattr(cls, name) is getattr(Guard, name) for name in ("before", "after", "asks")):
-            raise ConfigError(
-                f"guard {cls.__name__} does nothing: define before(self, call), or after(self, call, error)"
-            )
-
     def before(self, call: GuardedCall) -> Awaitable[None] | None:
         """Look at a call that is about to be made. Raises CallVetoed to refuse it. It may be async."""
 
@@ -235,15 +228,20 @@ async def _awaited(made: Any) -> Any:
     return await made if inspect.isawaitable(made) else made
 
 
+_METHODS = ("asks", "before", "after")
+
+
 def check_guards(guards: object) -> tuple[Guard, ...]:
     """Return guards as a tuple. Raises ConfigError if one is no guard, or has a method whose code could not run."""
     if not isinstance(guards, list | tuple) or not all(isinstance(one, Guard) for one in guards):
         raise ConfigError(f"FailurePolicy: guards is {guards!r}; wanted a list of guards, such as [LoopDetector()]")
     for one in guards:
         called = type(one).__name__
+        if all(getattr(type(one), name) is getattr(Guard, name) for name in _METHODS):
+            raise ConfigError(f"{called} does nothing: define before(self, call), or after(self, call, error)")
         if is_async(one.asks):
             raise ConfigError(f"{called}.asks is async; wanted a plain method that returns True or False")
-        for name in ("asks", "before", "after"):
+        for name in _METHODS:
             if is_generator(getattr(one, name)):
                 raise ConfigError(f"{called}.{name} is a generator, none of whose code would run: do not yield")
     return tuple(guards)

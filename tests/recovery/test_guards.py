@@ -219,10 +219,11 @@ def test_a_person_approves_what_is_risky():
 
 
 def test_a_guard_that_neither_refuses_nor_listens_nor_asks_is_a_mistake():
-    with pytest.raises(ConfigError, match="guard NoMail does nothing: define before"):
+    class NoMail(Guard):
+        def bfore(self, call): ...
 
-        class NoMail(Guard):
-            def bfore(self, call): ...
+    with pytest.raises(ConfigError, match="NoMail does nothing: define before"):
+        FailurePolicy(guards=[NoMail()])
 
 
 def test_a_veto_is_a_failure_that_a_policy_may_decide_on():
