@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
+_SPACES = frozenset(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
+"""Spaces of all languages (Unicode's Zs), but for the usual one."""
 _LONG_LINE = 2_000  # characters of a line of an error
 _END = 800  # characters that are left at each end of a longer one, so that another error may repeat it as it is
 
@@ -88,11 +89,7 @@ def escaped(text: str, kept: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if _is_shown(c) or c in kept else c.encode("unicode_escape").decode() for c in text)
-
-
-def _is_shown(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"
+    return "".join(c if c.isprintable() or c in _SPACES or c in kept else ascii(c)[1:-1] for c in text)
 
 
 def escaped_lines(text: str) -> str:

@@ -77,3 +77,7 @@ def test_the_fuzzer_finds_a_check_that_was_taken_out(switch, provider, finding, 
 
 def test_a_journal_that_is_a_link_to_itself_is_no_bare_error_of_the_system():
     assert run("--provider", "json", "--seed", 7, "--only", 13)["violations"] == []
+
+
+def test_a_control_character_in_the_name_of_a_branch_imports_no_codec():
+    assert run("--provider", "sqlite", "--seed", 7, "--only", 873)["violations"] == []
