@@ -8,15 +8,17 @@ import contextlib
 import pytest
 
 from crewlite import Agent, Crew, History, Task, durable, event_bus
-from crewlite.errors import StoreError, Suspended
+from crewlite.errors import ConfigError, StoreError, Suspended
 from crewlite.events import (
     LLMCallCompletedEvent,
     TaskCompletedEvent,
 )
 from crewlite.flow import ask, flow, step
+from crewlite.llm import ToolCall
 from crewlite.state import RuntimeState
 from crewlite.state.format.entry import seal
 from crewlite.testing import ScriptedLLM
+from crewlite.tools import tool
 from tests.cuts import RUN, cut, cut_anywhere, entries_of, values_of
 
 
@@ -270,3 +272,52 @@ def test_a_preview_has_the_state_that_the_run_would_have(stored):
     work.kickoff(run_id=RUN)
     found = {step.address: step.verdict for step in work.fork(RUN, rerun=["step:look"]).preview()}
     assert found == {"step:put": "reused", "step:look": "runs"}
+
+
+def test_a_fork_edits_values_of_the_state_and_no_collection(memory):
+    @step
+    def add(n):
+        state()["last"] = n
+        state().collection("notes").add(n)
+
+    @step
+    def outer():
+        add(2)
+
+    @flow(checkpoint=memory())
+    def work():
+        add(1)
+        outer()
+        return state()["last"], list(state().collection("notes").values())
+
+    assert work.kickoff(run_id=RUN) == (2, [1, 2])
+    assert work.fork(RUN, edits={"step:outer/step:add.state.last": 7}).kickoff() == (7, [1, 2])
+    for address in ("step:add", "step:outer/step:add"):
+        with pytest.raises(ConfigError, match=f"{address}.state.notes is a collection, whose items cannot be edited"):
+            work.fork(RUN, edits={f"{address}.state.notes": [3]})
+
+
+def test_a_fork_edits_the_state_that_a_task_has_left(memory):
+    @tool
+    def keep(word: str) -> str:
+        """Keep a word."""
+        state()["word"] = word
+        return "kept"
+
+    @tool
+    def read() -> str:
+        """Read it."""
+        return state()["word"]
+
+    def answer(messages):
+        last = messages[-1]["content"]
+        if messages[-1]["role"] == "tool":
+            return last
+        return ToolCall("keep", {"word": "tide"}) if last.startswith("first") else ToolCall("read", {})
+
+    agent = Agent(role="Worker", goal="work", llm=ScriptedLLM(answer), tools=[keep, read])
+    tasks = [Task(name=name, description=name, expected_output="x", agent=agent) for name in ("first", "second")]
+    crew = Crew(tasks=tasks, agents=[agent], checkpoint=memory())
+    assert crew.kickoff(run_id=RUN).raw == "tide"
+    fork = crew.fork(RUN, edits={"task:first.state.word": "moon"}, rerun=["task:second"])
+    assert fork.kickoff().raw == "moon"

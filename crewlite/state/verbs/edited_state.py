@@ -60,6 +60,8 @@ def operations(
 
     def as_set(name: str, value: Any) -> Operation:
         what, was = f"The edit of {address}{_MARK}{name}", known.get(name, ABSENT)
+        if name.startswith(ITEMS) or (was is ABSENT and f"{ITEMS}{name}" in known):
+            raise ConfigError(f"{what} is a collection, whose items cannot be edited; edit the step that added them")
         if own:
             _check_name(record, name, known, what)
         if isinstance(value, Typed):
@@ -79,9 +81,7 @@ def shown(record: Record, steps: Iterable[StepRecord]) -> list[Operation]:
 
 
 def _check_name(record: Record, name: str, known: Collection[str], what: str) -> None:
-    """Raise ConfigError for a name that the state cannot have, as far as the record tells, or that is a collection."""
-    if name.startswith(ITEMS):
-        raise ConfigError(f"{what} is a collection, whose items cannot be edited; edit the step that has added them")
+    """Raise ConfigError for a name that the state cannot have, as far as the record tells."""
     definition = record.run["definition"]
     fields = definition.get("takes") if kinds.has_methods(definition) else None
     if fields is not None and name not in fields and name not in known:
