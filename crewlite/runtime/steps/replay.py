@@ -175,8 +175,9 @@ def _answer(case: _Case) -> Decision | None:
     """Decide about a step by its recorded end; None if that does not decide."""
     _, question, mode, _, ended = case
     if not isinstance(ended, Outcome):
-        retried = ended is None or is_retried(ended.address, case.record, mode.rerun)
-        return Reraise(ended) if ended and case.is_same and mode.strict_replay and not retried else None
+        if ended and case.is_same and mode.strict_replay and not is_retried(ended.address, case.record, mode.rerun):
+            return Reraise(ended)
+        return None
     if not ended.address:  # the root step: the kickoff has decided about its outcome already
         return None if mode.superseded else Reuse(ended, ended.drifted)
     if not case.is_same and (mode.strict_replay or (mode.differs and question.once)):
