@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 import time
 from collections import Counter
 
@@ -310,9 +311,17 @@ class Hoarding(BrokenResults):
 
 
 class Torn(BrokenResults):
+    looked = threading.Event()
+
+    def recall(self, key):
+        found = super().recall(key)
+        self.looked.set()
+        return found
+
     def remember(self, key, data):
         self._results.remember(key, data[: len(data) // 2])
-        time.sleep(0.001)
+        self.looked.clear()
+        self.looked.wait(0.2)  # until a reader has met it; none does before the others have begun
         self._results.remember(key, data)
 
 
