@@ -31,11 +31,12 @@ class Budget(NamedTuple):
     """Of prompts and completions."""
     max_cost_usd: float | None
     max_execution_time: float | None
-    """Seconds at work: without the time in which people are asked, calls are paced, or no process runs it."""
+    """Seconds at work: without the time in which the run waits for people, for `max_rpm`, or for a process to run
+    it."""
     max_iter: int | None
     """Replies of models."""
     max_rpm: int | None
-    """Model calls that begin within a minute. That of an agent paces the agent itself, and not its coworkers."""
+    """Model calls that begin within a minute. An agent's limit applies to the agent itself, not to its coworkers."""
     pace: Pace
 
     @property

@@ -32,11 +32,11 @@ Json = Any
 
 
 Said = tuple[type[Any], Mapping[str, Any]] | None
-"""An event of a step, as its class and the fields of its own, beside those of all events; None for no event."""
+"""An event of a step: its class, and its fields except those that all events have. None: no event."""
 
 
 def with_more(said: Said, **more: Any) -> Said:
-    """Return an event with further fields; those that it says itself are kept."""
+    """Return the event with more fields. A field that it already has keeps its value."""
     return said and (said[0], {**more, **said[1]})
 
 
@@ -99,18 +99,18 @@ class Step(Generic[T]):
     failure_policy: Policy | None = None
     """Decides on every failure of this step, also on one that a step inside it caused."""
     inherits: bool = False
-    """Whether, without a `failure_policy`, the nearest enclosing `child_policy` decides, except on failures that a
-    policy inside has decided on already."""
+    """Whether a step without a `failure_policy` is decided on by the nearest enclosing `child_policy`, except failures
+    that a policy of a step inside has already decided on."""
     child_policy: Policy | None = None
     """The policy for this step and all steps inside it that inherit."""
     overruled_policy: Policy | None = None
-    """The policy that would decide without `child_policy`, as an agent's without that of its task: its guards hold."""
+    """A policy that `child_policy` replaces, as a task's replaces its agent's. Its guards still apply."""
     refuses: Callable[[Remedy], str] | None = None
     """Returns why a remedy cannot be applied to this step; "" if it can."""
-    hears: bool = False
-    """Whether the code of the step, and of all steps inside it, may report about its work for the next attempt."""
+    may_report: bool = False
+    """Whether code in the step, and in all steps inside it, may report on its work to the next attempt (`sayings`)."""
     compensate: Callable[[T], Any] | None = None
-    """Undoes what the step has done, given its outcome."""
+    """Undoes the side effects of the step, given its outcome."""
     failure: Callable[[T], Exception | None] | None = None
     """Returns the failure that an outcome reports, or None. A policy may retry it as it would an exception."""
     fallbacks: int = 0
@@ -147,12 +147,14 @@ class Step(Generic[T]):
     own_state: bool = False
     """Whether the state inside the step begins empty, and is no part of the enclosing state."""
     after: int | None = None
-    """The number of the commit that the step reacts to: an earlier outcome, unless it was edited, is outdated."""
+    """The number of the commit that the step reacts to. An outcome of the step that was committed before it is
+    outdated, unless a fork has edited it."""
     decides: Callable[[str], bool] | None = None
-    """Of a router: returns whether its label may decide that the step with this address, beside it, is requested."""
+    """Of a router: returns whether its label may decide if the step with this address, which has the same parent, is
+    requested."""
     rests_on_more: bool = False
-    """Whether the outcome depends on more than the question, as with a question to a person: a recorded outcome then
-    counts only while the questions of the enclosing steps, and what their models have heard, are the same."""
+    """Whether the outcome depends on more than the question, as a person's answer does: it is then reused only while
+    the questions of the enclosing steps, and what their models have heard, are the same."""
     asked_model: Callable[[], str] | None = None
     """Of a model call: returns the model of the current attempt, which may be a fallback."""
     usage_of_failure: Callable[[], UsageRecord | None] | None = None
@@ -205,13 +207,14 @@ class Scope:
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
         """Return what this attempt is told about the failed attempt before it; None if it is told nothing.
 
-        `around`: if there was none, what the enclosing attempts are told.
+        If no attempt of this step has failed, that is what the enclosing steps are told, up to the unit of work around
+        it; with `around`, up to the run.
         """
         return None
 
     @property
     def sayings(self) -> Any:
-        """What the code of this attempt reports about its work; None if no enclosing step listens."""
+        """What the code of this attempt reports about its work; None unless an enclosing step has `may_report`."""
         return None
 
     @property
@@ -253,7 +256,7 @@ class Scope:
     def expect(self, address: str) -> None:
         """Announce that the step of a reserved address will be requested later.
 
-        The step keeps its place in the order of requests. It may begin even if an error stops the run in between.
+        The step keeps its place in the order of requests. It may still begin when an error stops the run before that.
         """
         return
 
@@ -282,10 +285,10 @@ class Scope:
         return part
 
     def waiting_for(self, asker: Scope) -> Callable[[str], contextlib.AbstractContextManager[None]] | None:
-        """Return what notes a wait of the running code for a step that the code of `asker` has requested.
+        """Return a function that notes a wait of the running code for a step that the code of `asker` has requested.
 
-        That is called with the step's address, on the run's loop, and notes the wait in a block. The block raises
-        StepDeadlock if the wait could never end. None if such a wait needs no note.
+        The function takes the step's address, on the run's loop, and returns a context manager for the wait, which
+        raises StepDeadlock if the wait could never end. Returns None if such a wait needs no note.
         """
         return None
 
@@ -298,7 +301,7 @@ class Scope:
         return
 
     def in_doubt(self, address: str) -> bool:
-        """Return whether an earlier kickoff of the run may have made this call, and its result is unknown."""
+        """Return whether an earlier kickoff of the run may have made this call, with a result that nobody knows."""
         return False
 
     def calls(self, kind: str, names: Collection[str]) -> Sequence[Call]:
@@ -321,7 +324,7 @@ class Scope:
         return text
 
     def shown_of_beginning(self, text: str) -> int:
-        """Return how many characters of a text that comes in pieces can be shown: those before what may be a secret."""
+        """Return how many characters of a text of which more follows can be shown: those before a possible secret."""
         return len(text)
 
     def hears(self, event: type[Any]) -> bool:

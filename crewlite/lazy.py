@@ -1,7 +1,7 @@
-"""Modules and names that are imported at their first use, although a file or a package names them like others.
+"""Modules and names that are imported at their first use, although files and packages list them as if imported.
 
-Modules: only those that would make `import crewlite` slow: jinja2, sqlite-utils, rich; and the modules of the standard
-library below, which a definition needs only when it is kicked off, or only runs in a database need.
+Only modules that would make `import crewlite` slow are lazy: jinja2, sqlite-utils, rich, and modules of the standard
+library that a definition needs only for a kickoff, or only runs in a database need.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def lazy(name: str) -> Any:
 
 
 def load(*modules: ModuleType) -> None:
-    """Import the modules that these stand for, before anything is paid: an import in the middle of a run may fail."""
+    """Import the modules behind these stand-ins before anything is paid: an import in the middle of a run may fail."""
     for module in modules:
         imported(module.__name__)
 
@@ -50,8 +50,9 @@ def first_use(
 ) -> tuple[list[str], Callable[[str], Any]]:
     """Return (the names, the `__getattr__`) of a package or module that imports each name at its first use.
 
-    `names`: the names that each module of crewlite has, separated by spaces. The error for any other name lists them if
-    they are `complete`, all names of the package; for a name of CrewAI, it says what to write instead.
+    `names`: for each module of crewlite, the names that it has, separated by spaces. `complete`: whether these are all
+    names of the package: the error for any other name then lists them. For a name of CrewAI, it says what to write
+    instead.
     """
     homes = {name: f"crewlite.{module}" for module, own in names.items() for name in own.split()}
 

@@ -27,7 +27,7 @@ _REF = re.compile(r"(?P<path>[^@~]*)(?:@(?P<at>[^~]+))?(?:~(?P<back>\d{1,9}))?")
 def as_run_id(run_id: object, kind: str = "run_id") -> str:
     """Return the run_id of a kickoff as text, with a UUID converted. Raises ConfigError if no run may be so named.
 
-    The error calls it `kind`, as the caller does.
+    `kind`: what the error calls it.
     """
     if run_id == "main":
         raise ConfigError(f"{kind} 'main' is taken: the ref 'main' means the branch of that name. Choose another")
@@ -66,7 +66,7 @@ def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
 
 @lru_cache(_MANY)  # each commit asks
 def check_names(run_id: str, branch: str) -> None:
-    """Raise ConfigError if no run or no branch may be so named."""
+    """Raise ConfigError if a run or a branch may not be so named."""
     check_name("run_id", run_id)
     check_name("branch", branch, slashes=True)
 

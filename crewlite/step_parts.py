@@ -17,8 +17,8 @@ degraded: an outcome was not saved, or only after a retry. off: the run has no s
 Drift = Literal["diverge", "keep", "rerun", "configured", "may_differ"]
 """What happens to a recorded step whose question has changed. diverge: from here on, no step is answered from the
 record. keep: use the outcome. rerun: execute this step again, while its child steps may be answered from the record.
-configured: as CheckpointConfig.on_drift says. may_differ: as diverge, also under strict replay, where the code may
-request such a step anew, or leave it out: a changed, new or missing step is an error otherwise."""
+configured: as CheckpointConfig.on_drift says. may_differ: as diverge. Strict replay, under which a changed, new or
+missing step is otherwise an error, allows all three for such a step."""
 
 
 class Cached(NamedTuple):
@@ -31,12 +31,16 @@ class Cached(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """At most `width` steps with the same `key` run at once. A step counts as one together with the steps inside it."""
+    """At most `width` steps with the same `key` run at once.
+
+    Unless `counts_inside`, a step counts as one together with the steps inside it.
+    """
 
     key: str
     width: int
     counts_inside: bool = False
-    """Whether a step counts as one with only one step inside it at a time, and those that run beside that one count."""
+    """Whether steps inside a step with this limit count too: one at a time shares the slot of the outer step, and each
+    that runs beside that one takes a slot of its own."""
 
 
 class Intent(NamedTuple):
@@ -47,7 +51,7 @@ class Intent(NamedTuple):
 
     address: str
     effect: Effect | None
-    """None: nothing happens yet, as it is refused, answered with an earlier result, or waits for approval."""
+    """None: the call is not made yet, as it is refused, answered with an earlier result, or waits for approval."""
     question: Any
     """The question of the step that makes the call."""
 
@@ -62,7 +66,7 @@ class Recorded(NamedTuple):
     at: str = ""
     """The time of its commit, in ISO 8601; "" for one that is only foreseen."""
     edited: bool = False
-    """Whether a fork has edited it: then it holds whatever the step comes after."""
+    """Whether a fork has edited it: then it is reused whatever commit the step reacts to (`Step.after`)."""
 
 
 class Call(NamedTuple):

@@ -28,9 +28,9 @@ class UsageRecord(Counts, total=False):
     """A usage as it is recorded."""
 
     agent: str
-    """The role of the agent that all of it is of: a model call."""
+    """Of one model call: the role of the agent that made it."""
     by_agent: dict[str, Counts]
-    """The part of each agent, by its role: a sum of calls."""
+    """Of a sum of calls: the part of each agent, by its role."""
 
 
 @codec.register
@@ -46,7 +46,7 @@ class Usage(Hinting, BaseModel):
     requests: int = 0
     cost: float | None = None
     by_agent: dict[str, Usage] = Field(default_factory=dict, repr=False)
-    """The part of each agent, by its role. Calls of models that nobody's role was given to are in none."""
+    """The part of each agent, by its role. Model calls that no agent made are in no part."""
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
@@ -109,7 +109,7 @@ NO_USAGE = Usage.model_construct()
 
 
 class Counted:
-    """A usage in the form in which sums take it: plain numbers are added up ten times faster than models.
+    """A usage as plain numbers, which add up ten times faster than pydantic models.
 
     Treat it as immutable: sums share it.
     """
@@ -125,7 +125,7 @@ class Counted:
         """Return the sum. Its cost is unknown only if both costs are."""
         counts, by_agent = _sum(self.counts, other.counts), {**self.by_agent}
         for role, part in other.by_agent.items():
-            own = by_agent.get(role, {})  # of a single agent, it is what is counted in total
+            own = by_agent.get(role, {})  # the total itself, if there is one agent only
             by_agent[role] = counts if own is self.counts and part is other.counts else _sum(own, part)
         return Counted(counts, by_agent)
 
@@ -138,7 +138,7 @@ class Counted:
 
     @property
     def total_tokens(self) -> int:
-        """What `usage.total_tokens` is, without a part for each agent being made."""
+        """As `usage.total_tokens`, without building a usage for each agent."""
         counts: dict[str, int] = self.counts
         return counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
 
@@ -147,7 +147,7 @@ NOTHING_COUNTED = Counted({}, {}, NO_USAGE)
 
 
 def counted(usage: UsageRecord) -> Counted:
-    """Return a recorded usage in the form in which sums take it."""
+    """Return a recorded usage as plain numbers."""
     counts = _known(usage)
     if "agent" in usage:
         return Counted(counts, {usage["agent"]: counts})
@@ -158,7 +158,7 @@ _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != 
 
 
 def _known(counts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counts alone, without an unknown cost."""
+    """Return the counts alone, and the cost only if it is known."""
     return {name: count for name, count in counts.items() if count is not None and name in _NOTHING}
 
 

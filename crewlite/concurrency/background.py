@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Never, TypeVar
 
 from crewlite.concurrency import threads
-from crewlite.concurrency.between_loops import CLOSED, begin_on, ended, result_of
+from crewlite.concurrency.between_loops import CLOSED, await_work, begin_on, result_of
 from crewlite.concurrency.blocked_loops import LoopWatch
 from crewlite.concurrency.permits import permitted
 from crewlite.concurrency.unawaited import close_unbegun, mark_seen, shielded
@@ -38,14 +38,14 @@ _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancel
 _LOOK = 0.5
 """How often, in seconds, a wait looks for signals: none ends it on Windows, nor one that comes just before it."""
 _GLANCE = 0.002  # seconds between two looks at an event
-_GRACE = 2.0  # seconds that a cancelled caller waits for what it was opening, and the end of the process for the loop
+_GRACE = 2.0  # seconds that a cancelled `acquire` waits for its release, and the end of the process for the loop
 _IMPORT = 30.0  # seconds that the end of the process waits for the loop if that imports a module
 _FORKED_ON_LOOP = (
     "This process was forked by a coroutine, and the event loop is at work in its parent. End the process where its "
     "own work is done, with os._exit(), or fork in a plain function"
 )
 _home: contextvars.ContextVar[int] = contextvars.ContextVar("crewlite_home", default=0)
-"""The thread in which `in_thread` has called the code that runs here; 0 if it has not."""
+"""The id of the thread in which `in_thread` called the running code; 0 if it did not call it."""
 _lock = lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _thread: threading.Thread | None = None
@@ -68,14 +68,14 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def _turn(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop for ever. asyncio lets two exceptions end it, though all runs of the process need it."""
+    """Run the loop for ever, also after SystemExit and KeyboardInterrupt, which make asyncio leave `run_forever`."""
     with _lock:
-        if loop.is_closed():  # whoever began this thread was interrupted meanwhile
+        if loop.is_closed():  # `loop()` was interrupted while it began this thread
             return None
     while True:
         try:
             return loop.run_forever()
-        except (SystemExit, KeyboardInterrupt):  # it has ended its task, so whoever awaits that hears of it
+        except (SystemExit, KeyboardInterrupt):  # it has ended its task, and reaches whoever awaits that
             log.exception("code on the event loop tried to end the program, and has ended its own task only")
 
 
@@ -100,7 +100,7 @@ def _halt() -> None:
         ending.call_soon_threadsafe(halt)
         until = steady() + _IMPORT
         with contextlib.suppress(KeyboardInterrupt):
-            while not comes(halted, _GRACE) and _imports(thread) and steady() < until:
+            while not is_set_within(halted, _GRACE) and _imports(thread) and steady() < until:
                 pass
 
 
@@ -165,18 +165,17 @@ def wait(
     timeout: float | None = None,
     what: str = "",
     advice: str = "",
-    of: asyncio.AbstractEventLoop | None = None,
+    work_loop: asyncio.AbstractEventLoop | None = None,
 ) -> T:
     """Wait for work in another thread and return its result.
 
-    Raises what the work raised, or TimeoutError after `timeout` seconds, with `what` and `advice` in its message. `of`:
-    the event loop of the work, see `next_of`.
+    Raises what the work raised, or TimeoutError, with `what` and `advice` in its message. `work_loop`: see `next_of`.
     """
     if not future.done():
         ended = queue.SimpleQueue[Any]()
         future.add_done_callback(ended.put)
         try:
-            next_of(ended, timeout, of)
+            next_of(ended, timeout, work_loop)
         except queue.Empty:
             late = f"{what} has not ended within {timeout:g} s and continues to run. {advice}"
             raise TimeoutError(late) from None
@@ -184,18 +183,18 @@ def wait(
 
 
 def next_of(
-    items: queue.SimpleQueue[T], timeout: float | None = None, of: asyncio.AbstractEventLoop | None = None
+    items: queue.SimpleQueue[T], timeout: float | None = None, work_loop: asyncio.AbstractEventLoop | None = None
 ) -> T:
     """Wait for the next item of a queue and return it. Raises queue.Empty after `timeout` seconds.
 
-    An exception of a signal handler ends the wait. (In the wait of a threading.Event it may become a RuntimeError.)
-    Logs a warning while code blocks `of`, the event loop that has to deliver the item; None is the background loop.
-    Raises RuntimeError if that loop was closed, or has halted: the item never comes.
+    An exception that a signal handler raises ends the wait. `work_loop`: the event loop that has to deliver the item;
+    None is the background loop. Logs a warning while code blocks this loop. Raises RuntimeError if the loop was closed
+    or has halted: the item never comes.
     """
     watch: LoopWatch | None = None
     until = math.inf if timeout is None else steady() + timeout
     while True:
-        is_gone, left = of.is_closed() if of else _loop is None, until - steady()
+        is_gone, left = work_loop.is_closed() if work_loop else _loop is None, until - steady()
         try:
             return items.get(timeout=max(0.0, min(left, _LOOK)))
         except queue.Empty:
@@ -203,15 +202,15 @@ def next_of(
                 raise
         if is_gone:
             halted = "the event loop that does this work has halted, as the process is ending"
-            raise RuntimeError(CLOSED if of else halted)
-        watch = watch or LoopWatch(of or loop())
+            raise RuntimeError(CLOSED if work_loop else halted)
+        watch = watch or LoopWatch(work_loop or loop())
         watch.look()
 
 
-def comes(event: threading.Event, timeout: float) -> bool:
-    """Wait at most `timeout` seconds for an event. Returns whether it has come.
+def is_set_within(event: threading.Event, timeout: float) -> bool:
+    """Wait at most `timeout` seconds for an event. Returns whether it is set.
 
-    An exception of a signal handler ends the wait, as in `next_of`: this looks at the event, and does not wait in it.
+    It looks at the event instead of waiting in it, where an exception of a signal handler may become a RuntimeError.
     """
     until = steady() + timeout
     while not event.is_set():
@@ -223,7 +222,7 @@ def comes(event: threading.Event, timeout: float) -> bool:
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` on the background loop, from a coroutine of any loop. Cancelling the caller cancels the work."""
-    return await work if on_loop_thread() else await ended(submit(work))
+    return await work if on_loop_thread() else await await_work(submit(work))
 
 
 async def within(work: Awaitable[T], limit: float | None, what: str | Exception, *, once: bool = False) -> T:
@@ -242,7 +241,7 @@ async def within(work: Awaitable[T], limit: float | None, what: str | Exception,
 async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callable[[], Exception]) -> T:
     """Await `work` as `within` does, as long as `left()` returns more than 0 seconds; then raise what `late()` returns.
 
-    `left` is called again when the seconds that it returned have passed.
+    It calls `left` again when the seconds that `left` returned have passed.
     """
     task = asyncio.ensure_future(guarded(work))
     task.add_done_callback(mark_seen)
@@ -261,7 +260,7 @@ async def while_left(work: Awaitable[T], left: Callable[[], float], late: Callab
 
 
 async def guarded(work: Awaitable[T]) -> T:
-    """Await `work`. Raises RuntimeError for SystemExit or the like, and a CancelledError without a cancellation."""
+    """Await `work`. RuntimeError replaces SystemExit and the like, and a CancelledError that nobody caused."""
     try:
         return await work
     except Exception as error:
@@ -274,7 +273,7 @@ async def guarded(work: Awaitable[T]) -> T:
 def confine(error: BaseException) -> Never:
     """Raise `error` if it is to end the current task; otherwise a RuntimeError in its place.
 
-    For code that awaits others' code and, like `guarded`, lets nothing else pass that would end more than this call.
+    For code that, like `guarded`, awaits code of users, in which an error must end no more than this call.
     """
     if ends_task(error):
         raise error
@@ -286,7 +285,8 @@ def confine(error: BaseException) -> Never:
 def ends_task(error: BaseException) -> bool:
     """Return whether an error is to end the current task: the task's cancellation, or Ctrl-C on a loop of the user's.
 
-    While Python's own handler is installed, nobody else hears of Ctrl-C. That of `asyncio.run` first cancels its task.
+    With Python's own SIGINT handler, only the KeyboardInterrupt tells of Ctrl-C. That of `asyncio.run` cancels the
+    task.
     """
     if isinstance(error, asyncio.CancelledError):
         return is_cancelled()
@@ -315,7 +315,7 @@ def ordinary(error: BaseException) -> Exception:
 async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
     """Call `open_` in a thread and return its result. If the caller is cancelled meanwhile, release the result.
 
-    A cancelled caller waits for that, at most 2 seconds, and not after a second cancellation.
+    A cancelled caller waits at most 2 seconds for the release, and no longer once it is cancelled again.
     """
     opened: futures.Future[T] = futures.Future()
 
@@ -323,7 +323,7 @@ async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
         result = open_()
         try:
             opened.set_result(result)
-        except futures.InvalidStateError:  # nobody waits for it any more; the loop may be closed
+        except futures.InvalidStateError:  # the caller waits no more; the loop may be closed
             release(result)
 
     opening = _begun_in_thread(work)
@@ -342,7 +342,7 @@ async def acquire(open_: Callable[[], T], release: Callable[[T], object]) -> T:
 async def in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call blocking `fn` in a daemon thread that makes no other call meanwhile, with the caller's context variables.
 
-    If the caller is cancelled, the thread is abandoned: Python cannot kill it, and its result is dropped.
+    If the caller is cancelled, the thread is abandoned, because Python cannot kill it, and its result is dropped.
     """
     return await _begun_in_thread(fn, *args, **kwargs)
 
@@ -378,12 +378,12 @@ def _begun_in_thread(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> asyn
 
 
 def in_foreign_thread() -> bool:
-    """Return whether this is a thread that code of users has started, with the context of the one it was called in."""
+    """Return whether code of users started this thread. It may have the context variables of a step all the same."""
     return _home.get() != threading.get_ident()
 
 
 async def blocking(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Call blocking code of users as `in_thread` does, with at most `permits.width()` such calls at once per level."""
+    """Call blocking code of users as `in_thread` does, with the limit on such calls that `permits` describes."""
     return await permitted(in_thread, fn, *args, **kwargs)
 
 
@@ -391,8 +391,8 @@ async def blocking(fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
 def _forget() -> None:
     """Forget the loop in a forked child, which has the memory of the loop but not its thread.
 
-    A child that was forked by a coroutine on the loop has that thread. It ends where it would go on with other tasks,
-    which are at work in the parent.
+    If a coroutine on the loop forked the child, the child does have that thread, and ends when the coroutine next
+    awaits: the loop's other tasks are at work in the parent.
     """
     global _loop, _thread
     if _loop and on_loop_thread():

@@ -1,6 +1,6 @@
-"""Work on one event loop for which another thread or another loop waits. Its error arrives there as it was raised.
+"""Wait in one thread or event loop for work on another. An error of the work arrives there as it was raised.
 
-Before Python 3.13 asyncio itself makes a new TimeoutError of one that passes between two loops: without its traceback,
+Before Python 3.13, asyncio replaces a TimeoutError that passes between two loops by a new one, without its traceback,
 notes, cause and fields.
 """
 
@@ -49,7 +49,7 @@ def begin_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> f
 
 
 def result_of(future: futures.Future[T]) -> T:
-    """Wait for a future and return its result, or raise its error, one that counts as False too."""
+    """Wait for a future and return its result, or raise its error, also one whose truth value is False."""
     error = future.exception()
     if error is None:
         return future.result()
@@ -59,27 +59,27 @@ def result_of(future: futures.Future[T]) -> T:
         del error  # its traceback holds this frame
 
 
-async def ended(future: futures.Future[T]) -> T:
+async def await_work(future: futures.Future[T]) -> T:
     """Await work of another thread or loop. Cancelling the caller cancels the work."""
     try:
         return await asyncio.wrap_future(future)
-    except TimeoutError:  # of the work, as asyncio makes it anew
+    except TimeoutError:  # a new one made by asyncio
         return result_of(future)
 
 
-async def ended_by_itself(future: futures.Future[T], of: asyncio.AbstractEventLoop | None = None) -> T:
+async def await_shielded(future: futures.Future[T], work_loop: asyncio.AbstractEventLoop | None = None) -> T:
     """Await work of another thread or loop that goes on if the caller is cancelled.
 
-    `of`: the event loop of the work. RuntimeError is raised if that is closed before the work has ended.
+    `work_loop`: the event loop of the work. Raises RuntimeError if it is closed before the work has ended.
     """
     work = asyncio.wrap_future(future)
     work.add_done_callback(mark_seen)
     try:
-        while of and not work.done():
-            is_closed = of.is_closed()
+        while work_loop and not work.done():
+            is_closed = work_loop.is_closed()
             await asyncio.wait({work}, timeout=_LOOK)
             if is_closed and not work.done():
                 raise RuntimeError(CLOSED)
         return await shielded(work)
-    except TimeoutError:  # as in `ended`
+    except TimeoutError:  # as in `await_work`
         return result_of(future)

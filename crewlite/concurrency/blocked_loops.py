@@ -1,7 +1,7 @@
-"""Tell when code blocks an event loop on which another thread depends: if the two wait for each other, nothing goes on.
+"""Warn when code blocks an event loop on which another thread depends: if each waits for the other, both wait for ever.
 
 The usual cause is a coroutine that waits for threads without `await`, as the end of a `with ThreadPoolExecutor()` does.
-And see that the run itself does not hold up the loop of its caller.
+This module also keeps a run from holding up the loop of its caller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logger("crewlite.run")
 _PATIENCE = 5.0  # seconds that a loop may be busy with one piece of code
 _TURN = 0.01  # seconds of work after which a run gives its loop a turn
 _warned_about = set[str]()
-"""The code that a warning has named: one warning for each."""
+"""The code that a warning has named already, so that each is named once."""
 
 
 class LoopWatch:
@@ -31,7 +31,7 @@ class LoopWatch:
         self._is_asked, self._until = False, 0.0
 
     def look(self) -> None:
-        """Ask the loop for an answer, every 5 seconds; log a warning if the last one has not come."""
+        """Schedule a callback on the loop every 5 seconds, and log a warning if the last one has not run."""
         now = steady()
         if now < self._until:
             return
@@ -58,7 +58,7 @@ class LoopWatch:
 def _place(loop: asyncio.AbstractEventLoop) -> str:
     """Return the code that runs on a loop at this moment, such as "app.py:12 in collect".
 
-    It is found by the frame of the loop, or that of its task: a loop that is not written in Python has none itself.
+    It is found by the stack frame of the loop or, for a loop that is not written in Python, by that of its task.
     """
     task = asyncio.current_task(loop)
     coroutine = getattr(task and task.get_coro(), "cr_frame", None)
@@ -89,7 +89,7 @@ class Turns:
         self._due = time.perf_counter() + _TURN
 
     def due(self) -> Awaitable[None] | None:
-        """Return what gives the loop a turn when it is awaited; None if it had one lately."""
+        """Return an awaitable that gives the loop a turn; None if it had one lately."""
         now = time.perf_counter()
         if now < self._due:
             return None

@@ -45,21 +45,22 @@ _bound_scope: ContextVar[Scope | None] = ContextVar("crewlite_bound_scope", defa
 
 
 class ThreadCall(NamedTuple):
-    """The call that a thread of the user's executes, which tells the thread from others."""
+    """The call that a thread of the user's executes. It tells the thread's steps from those of other threads."""
 
     frame: FrameType | None = None
-    """Where it is executed: a thread whose stack has not this frame was given the context only."""
+    """Where it is executed. A thread without this frame in its stack has only inherited the context variables."""
     key: Json = None
     """The function with its arguments, and the calls around it."""
     is_bound: bool = False
     """Whether it is a `bound` call, rather than one in a thread that was given the context in another way."""
     holds: Seen = Seen(None)
-    """The function, its arguments and what it holds, and those of the calls around it. Objects are not in the key."""
+    """A snapshot of the function, its arguments and closure, and of the calls around it, with the objects that `key`
+    leaves out."""
 
 
 _NO_CALL = ThreadCall()
 _first_seen: WeakKeyDictionary[Scope, dict[int, tuple[Any, Any]]] = WeakKeyDictionary()
-"""By scope, the objects that threads were given and that may change, each with a copy made when it was first seen."""
+"""By scope and `id()`: each mutable object that was passed to a thread, and a copy made when it was first seen."""
 _call: ContextVar[ThreadCall] = ContextVar("crewlite_call", default=_NO_CALL)
 call_here: Callable[[], ThreadCall] = _call.get
 """Returns the call that this thread of the user's executes; an empty one in other code."""
@@ -106,7 +107,8 @@ def note_foreign(context: Context, asker: Scope) -> None:
 def note_call(asker: Scope) -> None:
     """Note the call that this thread of the user's executes. `asker`: the scope of its context.
 
-    Without `bound`, that is its outermost call, with the arguments as they are when the thread first asks.
+    Without `bound`, that is the outermost call of the thread, with the arguments as they are when it first requests a
+    step.
     """
     around, frames = call_here(), _frames()
     if around.frame not in frames:
@@ -129,7 +131,7 @@ def _note_bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _seen_in(around: ThreadCall, *parts: Any) -> Seen:
-    """Look at the parts of a call now, before it changes what they hold."""
+    """Make a snapshot of the parts of a call, which may change what they hold."""
     return Seen(object(), {"around": around.holds, **{number: seen(part) for number, part in enumerate(parts)}})
 
 
@@ -151,7 +153,7 @@ def _package(frame: FrameType) -> str:
 def call_in(frame: FrameType, asker: Scope | None = None) -> Json:
     """Return the function that a frame executes, and its arguments as they are now.
 
-    With `asker`, they are as they were when a thread with its scope first had them.
+    With `asker`, mutable arguments are as they were when a thread with that scope first got them.
     """
     arguments = _arguments(frame)
     if asker is not None:
@@ -167,7 +169,7 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
 
 
 def _held(frame: FrameType) -> dict[str, Any]:
-    """Return the variables of functions around it that the function of a frame uses, without those that it sets."""
+    """Return the variables of enclosing functions that the function of a frame reads and never sets."""
     names = frozenset(frame.f_code.co_freevars) - _set_by(frame.f_code)
     return {name: value for name, value in frame.f_locals.items() if name in names} if names else {}
 
@@ -180,9 +182,9 @@ def _set_by(code: CodeType) -> frozenset[str]:
 
 
 def _at_first(value: Any, asker: Scope) -> Any:
-    """Return a thread's argument as it was when the first thread had it.
+    """Return an argument as it was when the first thread got it.
 
-    Threads fill a list that they share, such as that of their results, in any order, so what it holds later is chance.
+    Threads fill a list that they share, such as one for their results, in random order, so its later content is random.
     """
     if type(value) in codec.IMMUTABLE:
         return value
@@ -197,8 +199,8 @@ def _at_first(value: Any, asker: Scope) -> Any:
 def blocks(fn: Callable[..., object]) -> bool:
     """Return whether a coroutine function itself calls a method that blocks, such as `crew.kickoff()`.
 
-    What it wraps counts, and so do comprehensions and coroutine functions that are defined in it. Plain functions do
-    not, as they may be called in threads.
+    Functions that it wraps count, and so do comprehensions and coroutine functions defined inside it. Plain functions
+    inside it do not, as they may be called in threads.
     """
     return any(isinstance(code, CodeType) and _blocks(code) for code in map(_code, _layers(fn)))
 
@@ -227,7 +229,7 @@ def _blocks(code: CodeType) -> bool:
 def _called(code: CodeType) -> Iterator[str]:
     """Yield the names of the methods that code calls without `await`, comprehensions in it included.
 
-    A method is called where a call begins at the place in the source at which the method's name was loaded.
+    A call belongs to the method name that was loaded at the same place in the source.
     """
     loaded = dict[Any, str]()
     for instruction, following in itertools.pairwise(dis.get_instructions(code)):
@@ -259,7 +261,7 @@ async def on_own_loop(
         return await fn(*args, **kwargs)
 
     @functools.wraps(fn)
-    def run() -> R:  # in a context of its own, as all that in_thread calls
+    def run() -> R:  # with context variables of its own, as `in_thread` gives each call
         _bound_scope.set(scope())
         _note_bound(fn, args, kwargs)
         with asyncio.Runner(loop_factory=new_loop) as runner:

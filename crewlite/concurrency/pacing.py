@@ -1,7 +1,7 @@
 """Pacing: at most so many model calls begin within a minute, over all runs, tasks and threads that share a pace.
 
-A call reserves its turn first, and begins when it has a turn with every pace that holds for it. A reserved turn counts
-until it is given back, so no minute ever has more calls than a pace allows, whatever the call waits for.
+A call reserves a turn with each pace that applies to it, and begins once it has all turns. A reserved turn counts until
+it is given back, so no minute ever has more calls than a pace allows, whatever the call waits for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _all: weakref.WeakSet[Pace] = weakref.WeakSet()
 
 
 class Clock(Protocol):
-    """The time of paces."""
+    """The clock that paces use."""
 
     def now(self) -> float:
         """Return the seconds since some moment; they never decrease."""
@@ -49,7 +49,7 @@ _clock: ContextVar[Clock] = ContextVar("crewlite_clock", default=_REAL)
 
 @contextlib.contextmanager
 def paced_by(clock: Clock) -> Iterator[None]:
-    """Measure time with another clock inside the block, for tests that do not wait."""
+    """Have paces use another clock inside the block, for tests that do not wait."""
     token = _clock.set(clock)
     try:
         yield
@@ -60,7 +60,7 @@ def paced_by(clock: Clock) -> Iterator[None]:
 class Pace:
     """The calls that began within the last minute, and those that wait for their turn, first come, first served.
 
-    A definition has one, which its copies share. A copy for another process begins anew.
+    A definition has one, which its copies share. A copy for another process has a new, empty one.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Pace:
         _all.add(self)
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Forget all calls."""
         self._begun: deque[float] = deque()
         self._reserved = 0
         self._waiting: dict[object, None] = {}
@@ -89,19 +89,19 @@ class Pace:
                 self._waiting.pop(me, None)
 
     def begin(self) -> None:
-        """Begin a call that has a turn."""
+        """Count the call with a reserved turn as one that begins now."""
         now = _clock.get().now()
         with self._lock:
             self._reserved -= 1
             self._begun.append(now)
 
     def give_back(self) -> None:
-        """Give back a turn without a call."""
+        """Give back a reserved turn: its call is not made."""
         with self._lock:
             self._reserved -= 1
 
     def due(self, per_minute: int) -> float:
-        """Return the seconds that a call which comes now waits at least; 0 if it need not wait."""
+        """Return the seconds that a new call would have to wait at least; 0 if it need not wait."""
         with self._lock:
             return self._due(len(self._waiting), per_minute, _clock.get().now())
 
@@ -115,7 +115,7 @@ class Pace:
             return due
 
     def _due(self, ahead: int, per_minute: int, now: float) -> float:
-        """Return the seconds after which it may be the turn of a call that so many others are ahead of."""
+        """Return the seconds until a call may get its turn while `ahead` others wait before it."""
         while self._begun and self._begun[0] <= now - WINDOW:
             self._begun.popleft()
         behind = ahead - (per_minute - len(self._begun) - self._reserved)

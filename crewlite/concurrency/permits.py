@@ -50,7 +50,7 @@ async def permitted(call: Callable[..., Awaitable[T]], /, *args: Any, **kwargs: 
 
 
 class _Waiting(NamedTuple):
-    """A call that waits for a permit, and then the permit."""
+    """A call that waits for a permit. Once it has been given one, this object is the permit."""
 
     loop: asyncio.AbstractEventLoop
     given: futures.Future[None]
@@ -91,7 +91,7 @@ class _Level:
         return mine
 
     def give_back(self, permit: object) -> None:
-        """Return a permit, and give it to the next call that waits. Does nothing if it does not count any more."""
+        """Return a permit, and give it to the next call that waits. Does nothing for a permit that no longer counts."""
         with self._locked():
             if self._taken.pop(permit, None) is not None:
                 self._given_back = steady()
@@ -100,7 +100,7 @@ class _Level:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock. What the block drops of closed loops is destroyed only after it: a coroutine gives back."""
+        """Hold the lock. What closed loops have left is destroyed later: a coroutine among it calls `give_back`."""
         with self._lock:
             yield
             dropped, self._dropped = self._dropped, []

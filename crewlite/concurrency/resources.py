@@ -76,8 +76,8 @@ class InUse:
         await self._let_go()
 
     async def ready(self, resource: Resource, limit: float | None) -> None:
-        """Open it on this loop, unless it is open. Raises the error of its `ready`, and TimeoutError after `limit`."""
-        if self._over:  # a cancelled step that did not stop
+        """Open a resource on this loop, unless it is open. Raises what its `ready` raises, or TimeoutError."""
+        if self._over:  # the caller is a step that was cancelled and did not stop
             raise RuntimeError(f"{type(resource).__name__} is not opened: the run has ended")
         shared = self._shared.get(id(resource))
         if shared is None:
@@ -111,7 +111,7 @@ class _Shared:
         self._key = key
 
     def forget(self) -> None:
-        """Remove it from the table if it is closed and no run uses it."""
+        """Remove this from the table if the resource is closed and no run uses it."""
         if not self.users and self.session and self.session.task.done():
             _all.pop(self._key, None)
 
@@ -130,7 +130,7 @@ class _Session:
 
     @property
     def over(self) -> bool:
-        """Whether the resource failed to open, or is closed or closing."""
+        """Whether the resource failed to open, is closing, or is closed."""
         failed = self.opened.done() and (self.opened.cancelled() or self.opened.exception() is not None)
         return failed or self._unused.is_set() or self.task.done()
 

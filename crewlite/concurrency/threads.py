@@ -24,7 +24,7 @@ _REFUSALS = " interpreter shutdown", " new futures after shutdown", " atexit aft
 
 
 def begin(call: Call, name: str) -> None:
-    """Make a call that raises nothing, in a thread with this name that makes no other one meanwhile."""
+    """Make a call that raises nothing, in a thread with this name that makes no other call meanwhile."""
     (_mine.get() or _Threads(over=True)).begin(call, name)
 
 
@@ -77,7 +77,7 @@ def shared() -> Iterator[None]:
 
 
 class _Threads:
-    """The threads of a run. Each waits at a queue of its own, which holds its next call; None ends it."""
+    """The threads of a run. Each waits at a queue of its own, which holds its next call, or None to end it."""
 
     def __init__(self, *, over: bool = False) -> None:
         self._over = over
@@ -96,7 +96,7 @@ class _Threads:
         calls.put((call, name))
 
     def end(self) -> None:
-        """End the idle threads now, and each other one after its call."""
+        """End the idle threads now, and each other thread after its call."""
         self._over = True
         with contextlib.suppress(IndexError):
             while True:

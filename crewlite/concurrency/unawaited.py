@@ -1,7 +1,7 @@
-"""Work that goes on when nobody waits for it any more: a wait for it may end first, and its error may reach nobody.
+"""Work that goes on when nobody waits for it any more, and whose error nobody may look at.
 
 asyncio logs the error of a future that nobody has looked at. `asyncio.shield` leaves such a future behind when its
-caller is cancelled, also where another wait for the same work gets the error and handles it.
+caller is cancelled, even if another caller that awaits the same work gets the error and handles it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ def mark_seen(done: asyncio.Future[Any]) -> None:
 
 
 async def shielded(work: asyncio.Future[T]) -> T:
-    """Await work that goes on if the caller is cancelled, and whose error nobody need look at then."""
+    """Await work that goes on if the caller is cancelled. Its error is then logged by nobody."""
     work.add_done_callback(mark_seen)
     await asyncio.wait({work})
     return work.result()
 
 
 async def of_thread(work: futures.Future[T], loop: asyncio.AbstractEventLoop) -> T:
-    """Await what a thread does, in code that runs on `loop`.
+    """Await the work of a thread, in code that runs on `loop`.
 
-    Raises GeneratorExit if the loop was closed, and Python closes its coroutines: then nothing can be awaited.
+    Raises GeneratorExit if the loop was closed and Python closes its coroutines: nothing can be awaited then.
     """
     if asyncio._get_running_loop() is not loop:
         raise GeneratorExit
@@ -39,6 +39,6 @@ async def of_thread(work: futures.Future[T], loop: asyncio.AbstractEventLoop) ->
 
 
 def close_unbegun(work: Awaitable[Any]) -> None:
-    """Close a coroutine whose task was cancelled before it began: Python would warn about it."""
+    """Close a coroutine whose task was cancelled before it began: Python would warn that nobody awaited it."""
     if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
         work.close()

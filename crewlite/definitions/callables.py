@@ -30,7 +30,7 @@ def types_of(fn: Callable[..., Any]) -> Mapping[str, Any]:
         return {}
 
 
-@functools.lru_cache(maxsize=1024)  # a program may make functions all day, and a cache keeps what they refer to
+@functools.lru_cache(maxsize=1024)  # bounded: a cached function keeps alive what it refers to
 def parameters_of(fn: Callable[..., object]) -> tuple[frozenset[str], bool]:
     """Return (the names of a function's parameters, whether it takes any other keyword, too)."""
     parameters = inspect.signature(fn).parameters.values()
@@ -49,7 +49,7 @@ def context_for(fn: Callable[..., object], context: dict[str, Any]) -> dict[str,
 
 
 def held(fn: object) -> dict[str, Any]:
-    """Return the variables of functions around it that a function uses and that are set. {} for other objects."""
+    """Return the variables of enclosing functions that a function uses and that are set. {} for other objects."""
     found = dict[str, Any]()
     if isinstance(fn, FunctionType):
         for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
@@ -59,7 +59,7 @@ def held(fn: object) -> dict[str, Any]:
 
 
 def shape(constant: object) -> Json:
-    """Return JSON that identifies a constant in a function's code, the same in every process: no files, no lines."""
+    """Return JSON that identifies a constant in a function's code, the same in every process: no files and lines."""
     match constant:
         case CodeType():
             constants = [shape(one) for one in constant.co_consts]

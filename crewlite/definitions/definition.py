@@ -101,7 +101,7 @@ class Definition(Described):
     @field_validator("verbose", mode="before", check_fields=False)
     @classmethod
     def _is_switch(cls, value: object) -> object:
-        return bool(value) if type(value) is int else value  # programs for early CrewAI give a level: verbose=2
+        return bool(value) if type(value) is int else value  # early CrewAI takes a level: verbose=2
 
     @field_validator("agents", "tasks", "context", mode="before", check_fields=False)
     @classmethod
@@ -197,7 +197,7 @@ class Definition(Described):
         if name not in type(self).model_fields:
             super().__setattr__(name, value)
         elif self._settled:
-            # a program may assign the same agent wherever it makes a crew; nothing changes then
+            # a program may assign the same agent again for each crew; that changes nothing
             if (tuple(value) if isinstance(value, list) else value) != getattr(self, name):
                 raise ConfigError(_cannot_be_set(type(self), name))
         else:
@@ -238,7 +238,7 @@ def check_takes(value: object, field: str, argument: str) -> None:
 
 
 def to_rerun(rerun: object) -> dict[str, int]:
-    """Return the addresses in `rerun`, none, one or several, each with the latest attempt that it names.
+    """Return the addresses in `rerun` (None, one or several), each with the latest attempt that it names.
 
     That is 1, or the number after the address: `task:pay/tool:send!2`. Raises ConfigError for anything else.
     """
@@ -276,7 +276,7 @@ def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _means_default(cls: type[Described], name: str) -> bool:
-    """Whether None for this field asks for its default, as it is no value of its own: `human_input=None`."""
+    """Return whether None for this field asks for its default: `human_input=None`, as None is no value of the field."""
     field = cls.model_fields[name]
     return issubclass(cls, Definition) and not field.is_required() and NoneType not in get_args(field.annotation)
 

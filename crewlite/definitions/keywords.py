@@ -1,6 +1,6 @@
 """Refuse keywords that a function does not take, and say which ones may have been meant and which arguments it needs.
 
-Python's own error says neither, names only the first of several, and calls the function by a name of the inside.
+Python's own error says neither, reports only the first wrong keyword, and calls the function by an internal name.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def known_keywords(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a function raise UnknownOption for keywords that it does not take, and WrongArguments if it lacks one.
 
-    Settings of CrewAI without an effect are left out. `what`: what errors call the function, such as "@tool" or
-    "kickoff of a crew". `more`: the keywords that it takes by `**`. `instead`: hints about those that only
-    similar functions take. `needs`: what to pass for an argument, as the end of "wanted".
+    Settings of CrewAI without an effect are accepted and left out. `what`: what errors call the function, such as
+    "@tool" or "kickoff of a crew". `more`: the keywords that it takes by `**`. `instead`: hints about keywords of
+    similar functions. `needs`: what to pass for an argument, as the end of "wanted".
     """
 
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
@@ -63,7 +63,7 @@ def known_keywords(
 
 
 def options_of(fn: Callable[..., Any], only: Collection[str] | None = None) -> list[inspect.Parameter]:
-    """Return the parameters of a function that are given by name alone. `only`: the names of those that are wanted."""
+    """Return the keyword-only parameters of a function. `only`: the names of those that are wanted."""
     found = [one for one in inspect.signature(fn).parameters.values() if one.kind is one.KEYWORD_ONLY]
     return [one for one in found if only is None or one.name in only]
 
@@ -81,9 +81,9 @@ def shows_options(*options: inspect.Parameter) -> Callable[[Callable[P, R]], Cal
 
 
 def methods_with_known_keywords(what: str, *, constructed: bool = True) -> Callable[[C], C]:
-    """Do this for the constructor and all public methods of a class. `what`: what errors call an object of it.
+    """Do as `known_keywords` for the public methods of a class. `what`: what errors call an object of it.
 
-    `constructed`: whether programs call the constructor.
+    `constructed`: whether programs call the constructor, too.
     """
 
     def decorate(cls: C) -> C:
@@ -102,7 +102,7 @@ def methods_with_known_keywords(what: str, *, constructed: bool = True) -> Calla
 
 
 def constructor_with_known_keywords(cls: C) -> C:
-    """Do this for the constructor of a class alone."""
+    """Do as `known_keywords` for the constructor of a class."""
     setattr(cls, "__init__", known_keywords(cls.__name__)(vars(cls)["__init__"]))  # noqa: B010 - mypy wants it
     return cls
 
@@ -133,7 +133,7 @@ def _named(fn: Callable[..., Any]) -> Iterable[str]:
 
 
 def _by_place(fn: Callable[..., Any]) -> tuple[Sequence[str], bool]:
-    """Return the parameters of a function that need no name, and whether it takes any number of such arguments."""
+    """Return the positional parameters of a function, and whether it takes `*args`."""
     parameters = inspect.signature(fn).parameters.values()
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     any_number = any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters)

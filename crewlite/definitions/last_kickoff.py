@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 class Kickoff:
     """A kickoff that was begun, and may have ended since.
 
-    `outcome` returns what it has come to, None before it has ended. `shown` makes of that what a definition tells.
+    `outcome` returns its outcome; None before it has ended. `shown` makes the result that users get from the outcome.
     """
 
     def __init__(self, outcome: Callable[[], Any], shown: Callable[[Any], Any] = lambda outcome: outcome) -> None:
@@ -23,14 +23,14 @@ class Kickoff:
         self._known: tuple[Any, Any] = (None, None)
 
     def result(self) -> Any:
-        """Return what it has come to, the same object each time; None if it has not ended, or came to nothing."""
+        """Return the result, the same object each time; None if the kickoff has not ended or has no outcome."""
         outcome = self._outcome()
         if outcome is not None and self._known[0] is not outcome:
             self._known = outcome, self._shown(outcome)
         return self._known[1] if outcome is not None else None
 
     def handed_out(self) -> tuple[Any, Any] | None:
-        """Return what `result` has returned, as it is now, and made anew; None if nobody has asked for it."""
+        """Return (the result that `result` returned, the result as made anew), to compare; None if it returned none."""
         outcome, result = self._known
         return None if outcome is None else (result, self._shown(outcome))
 
@@ -46,14 +46,14 @@ def keep(kickoffs: Mapping[Any, Kickoff]) -> None:
 
 
 def last(definition: object) -> Any:
-    """Return what a definition's last kickoff in this context has come to; None if there was none, or to nothing."""
+    """Return the result of a definition's last kickoff in this context; None if there is none."""
     known = _LAST.get()
     kickoff = None if known is None else known.get(definition)
     return None if kickoff is None else kickoff.result()
 
 
 def handed_out(definition: object) -> tuple[Any, Any] | None:
-    """Return what `last` has returned for a definition, as it is now, and made anew; None if it was not asked."""
+    """Return what `Kickoff.handed_out` returns for a definition's last kickoff in this context."""
     known = _LAST.get()
     kickoff = None if known is None else known.get(definition)
     return None if kickoff is None else kickoff.handed_out()

@@ -18,7 +18,7 @@ from crewlite.texts.wording import an, what_is
 
 
 def refused(cls: type[BaseModel], error: ValidationError) -> ConfigError:
-    """Return the error for fields that do not fit. A single problem keeps the class of the error it was told with."""
+    """Return the error for invalid fields. A single problem keeps the class of the error that reported it."""
     listed = error.errors(include_url=False)
     found = listed[0].get("ctx", {}).get("error") if len(listed) == 1 else None
     if not isinstance(found, ConfigError):
@@ -45,7 +45,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")
         elif item["type"] == "too_short" and any(told.startswith(f"{name}.") for told in problems):
-            continue  # pydantic does not count items that do not fit, and these are told already
+            continue  # pydantic does not count invalid items, and these are reported already
         else:
             message = item["msg"].removeprefix("Value error, ")
             if name and item["type"] not in ("union", "value_error"):
@@ -63,7 +63,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
 def each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the problems with their fields. A value that fits none of several types counts as one problem.
 
-    If one of these types has said more than that the value is not of it, that is the problem.
+    The problem is that of the type that says more than "wrong type", if one does.
     """
     listed = error.errors(include_url=False)
     for field, items in itertools.groupby(listed, lambda item: item["loc"][:1]):
@@ -87,7 +87,7 @@ def found_and_wanted(item: Mapping[str, Any]) -> str:
 
 
 def _kind(value: object) -> str:
-    """Return what a value is, in words, without the value: it may hold a key."""
+    """Return what a value is, in words. The value itself is left out: it may hold a key."""
     if get_origin(value) is not None:  # such as list[str]
         return str(value)
     if value is None:

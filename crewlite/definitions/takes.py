@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 else:
 
     class Takes:
-        """At run time, where pydantic asks for it, such a field is of the type that it holds."""
+        """At run time, pydantic sees such a field as one of the type that it holds."""
 
         def __class_getitem__(cls, types: tuple[Any, Any]) -> Any:
             return types[1]
 
 
 def left_out(value: object) -> Any:
-    """Return what such a field holds if it is left out, in the form in which type checkers accept it as a default."""
+    """Return the default of such a field, which is a held value, in the form in which type checkers accept it."""
     return value

@@ -67,7 +67,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
     run_kind: ClassVar[Kind] = kinds.FLOW
     made_by: ClassVar[tuple[str, str]] = ("@flow", "failure_policy")
     """The decorator, and its option for a failure policy, as errors name them."""
-    hears: ClassVar[bool] = False
+    may_report: ClassVar[bool] = False
     """Whether the function, and the steps inside it, may report about their work for the next attempt."""
 
     def __init__(

@@ -37,7 +37,7 @@ class RecoverableFunction(FlowFunction[P, R, V]):
     """A function whose calls are durable runs, and whose body is tried again as its policy says."""
 
     made_by: ClassVar[tuple[str, str]] = ("@recoverable", "policy")
-    hears: ClassVar[bool] = True
+    may_report: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -105,8 +105,8 @@ class FlowRoot(Root[Returned]):
             failure_policy=flow.remedies,
             deadline=flow.deadline,
             child_policy=flow.policy,
-            hears=flow.hears,
-            inherits=flow.hears,
+            may_report=flow.may_report,
+            inherits=flow.may_report,
         )
 
 

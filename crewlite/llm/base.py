@@ -315,7 +315,7 @@ class FromAThread:
 
     def __call__(self, text: str, thinking: bool = False) -> None:
         """Hand on a piece, and wait until it is received."""
-        background.wait(begin_on(self._loop, self._tell(text, thinking)), of=self._loop)
+        background.wait(begin_on(self._loop, self._tell(text, thinking)), work_loop=self._loop)
 
     async def _tell(self, text: str, thinking: bool) -> None:
         await self.on_chunk(text, thinking)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewlite import durable, events, kinds
 from crewlite.concurrency import resources
-from crewlite.concurrency.between_loops import begin_on, ended
+from crewlite.concurrency.between_loops import await_work, begin_on
 from crewlite.definitions.callables import context_for
 from crewlite.durable import Said, Scope, Step
 from crewlite.encoding import codec
@@ -249,7 +249,7 @@ class _Chunks:
         if asyncio.get_running_loop() is self._home:
             await tell()
         else:
-            await ended(begin_on(self._home, tell()))
+            await await_work(begin_on(self._home, tell()))
 
 
 def recorded(reply: LLMReply) -> Any:

@@ -37,9 +37,9 @@ class CircuitBreaker(Guard):
     fails, the wait begins again; if it has not ended after `cooldown_seconds`, as in a process that was killed, another
     one is let through. Only failures of services count, such as lost connections and timeouts.
 
-    Breakers with the same settings share what they know of a tool or model in all runs that use the same store, also
-    in other processes. Where a run has no store, and with `shared=False`, all calls through this object count.
-    `clock` returns seconds, which all processes count from the same moment.
+    Breakers with the same settings share what they know of a tool or model in all runs that use the same store, also in
+    other processes. Without a store, and with `shared=False`, only calls through this object count. `clock` returns
+    seconds, which all processes count from the same moment.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class CircuitBreaker(Guard):
                     found = Circuit.of(await shared.read(self._key(call)))
                 finally:
                     copy.read = now
-                if copy.circuit is seen:  # else a call has ended since, which was counted in the copy
+                if copy.circuit is seen:  # else a call that ended meanwhile was counted in the copy
                     copy.circuit = found
             if copy.circuit.opened is not None and copy.circuit.refuses_for(now, self.cooldown) <= 0:
                 copy.circuit = Circuit.of(
@@ -105,7 +105,7 @@ class CircuitBreaker(Guard):
                         self._key(call), lambda data: Circuit.of(data).tried_by(probe, now, self.cooldown).data()
                     )
                 )
-        self._admit(call, probe, now)  # at that time, so that no call tries of which the store does not know
+        self._admit(call, probe, now)  # the same `now`: no call becomes a probe that the store does not know
 
     def _admit(self, call: GuardedCall, probe: str, now: float) -> None:
         """Raise CircuitOpen unless the circuit is closed, or half-open with this call as its probe.
@@ -152,7 +152,7 @@ class CircuitBreaker(Guard):
             return self._copies.setdefault((where, call.what), _Copy())
 
     def _key(self, call: GuardedCall) -> str:
-        """Return the key of the shared state: another one for other settings, because these count differently."""
+        """Return the key of the shared state. It differs for other settings, because these count differently."""
         return codec.digest(["circuit", call.what, *self._settings])
 
     @property
@@ -195,7 +195,7 @@ class Circuit:
         return 0.0 if self.opened is None else _left(self.opened, now, cooldown)
 
     def tried_by(self, probe: str, now: float, cooldown: float) -> Self:
-        """Return the circuit with this call as its probe, if it is half-open and no probe is under way."""
+        """Return the circuit with `probe` as its probe, if it is half-open and no probe is under way."""
         is_tried = self.probe and _left(self.probed, now, cooldown)
         if self.opened is None or _left(self.opened, now, cooldown) or is_tried:
             return self

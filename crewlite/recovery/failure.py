@@ -64,11 +64,12 @@ class Failure:
     cause: str = ""
     """The address of the step inside that failed first; "" if the step failed by itself."""
     last_good: str | None = None
-    """The last step that finished before the failing one, next to it or to an enclosing step; None if none did."""
+    """The address of the last step that finished before the failing one, with the same parent as it or as a step around
+    it; None if there is none."""
     trajectory: tuple[RecordedStep, ...] = ()
     """The steps of the work up to the failure, oldest first."""
     is_told: bool = False
-    """Whether a model is told if the policy gives up, and can do something else, as after a tool's failure."""
+    """Whether a model is told if the policy gives up, and can then do something else, as after a failure of a tool."""
     classes: tuple[str, ...] = ()
     """The names of the error's class and of the classes it derives from."""
     status: int | None = None
@@ -103,12 +104,12 @@ class Failure:
 def _lasts(error: BaseException) -> bool:
     """Return whether no other attempt can succeed: a mistake in the program, a rejection, or a limit of the run."""
     if isinstance(error, DeadlineExceeded | AnswerTimeout | TooManyCalls):
-        return True  # they count over all attempts
+        return True  # limits of the run count over all attempts
     return ends_run(error) or (isinstance(error, LLMRejected) and not isinstance(error, ContextOverflow))
 
 
 def _wait(error: BaseException) -> float | None:
-    """Return the seconds that an error asks to wait. Other libraries may keep a text, a date or a negative number."""
+    """Return the seconds that an error asks to wait. Other libraries may store a text, a date or a negative number."""
     asked = attribute_of(error, "retry_after")
     try:
         wait = float(asked)
@@ -138,7 +139,7 @@ def _type(error: BaseException) -> FailureType:
 
 
 def _classes(error: BaseException) -> tuple[str, ...]:
-    """Return the names of an error's class and base classes; first, that of the error which it replaces, if any."""
+    """Return the names of an error's class and base classes. An error that this one replaces comes first."""
     own = [cls.__name__ for cls in type(error).__mro__ if cls not in (Exception, BaseException, object)]
     if isinstance(error, Redacted | StepRaised):
         own.insert(0, error.error_type.rpartition(".")[2])

@@ -72,7 +72,7 @@ class GuardedCall:
     earlier: Callable[[], Sequence[EarlierCall]] = tuple
     """Returns the calls of the same tool that were made, oldest first."""
     shared: Shared | None = None
-    """What the runs of one store share; None if the run has no store that can."""
+    """What the runs of one store share; None if the run has no store, or one that cannot share."""
 
     @property
     def what(self) -> str:
@@ -93,7 +93,7 @@ class Guard:
         """Look at a call that is about to be made. Raises CallVetoed to refuse it. It may be async."""
 
     def after(self, call: GuardedCall, error: BaseException | None) -> Awaitable[None] | None:
-        """Learn how a call ended that this guard let through: `error`, or None if it succeeded. It may be async.
+        """Learn how a call that this guard let through has ended: `error`, or None if it succeeded. It may be async.
 
         The call has been made, so an error of this method is logged and changes nothing.
         """
@@ -103,7 +103,7 @@ class Guard:
         return False
 
     def is_same(self, other: Guard) -> bool:
-        """Return whether this guard need not be asked where `other` is, as it counts the same calls."""
+        """Return whether this guard need not see calls that `other` sees, because it counts the same calls."""
         return self is other
 
 
@@ -118,7 +118,7 @@ class LoopDetector(Guard):
         whole("LoopDetector", 2, window=self.window)
 
     def before(self, call: GuardedCall) -> None:
-        """Raise CallVetoed if the last `window` calls beside this one asked the same as it and had the same result."""
+        """Raise CallVetoed if the last `window` calls of the tool had these arguments and the same result."""
         inside = call.address.rpartition("/")[0]
         last = [one for one in call.earlier() if one.address.rpartition("/")[0] == inside][-self.window :]
         if len(last) == self.window and all(one.is_same and one.text == last[0].text for one in last):
@@ -176,7 +176,7 @@ class RiskThreshold(Guard):
 def guards_inside(outer: Sequence[Guard], *policies: object) -> tuple[Guard, ...]:
     """Return the guards that hold inside a definition: those around it, then those of its failure policies, each once.
 
-    A policy may have none, as a strategy of your own, or None.
+    `policies` may contain None, and strategies that have no guards.
     """
     found = [*outer]
     for policy in policies:

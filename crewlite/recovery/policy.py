@@ -87,9 +87,9 @@ class FailurePolicy:
     default: Policy | None
     """The strategy for types of failures that have none."""
     classifier: Classifier | None
-    """Names the type of each failure; None without strategies."""
+    """Names the type of each failure; None if the policy has no strategies."""
     max_recovery_attempts: int
-    """The number of remedies for one step, of all types. After these, a person can still be asked."""
+    """The most remedies for one step, of all types together. After these, a person can still be asked."""
     max_recovery_attempts_per_run: int | None
     strategies: tuple[tuple[FailureType, Policy], ...]
     guards: tuple[Guard, ...]
@@ -106,7 +106,7 @@ class FailurePolicy:
         guards: Sequence[Guard] = (),
         **strategies: Unpack[Strategies],
     ) -> None:
-        """Without `max_recovery_attempts` it is 3, or as many as the most patient strategy allows.
+        """Without `max_recovery_attempts` it is 3, or the highest number that a strategy allows if that is more.
 
         `classifier` defaults to `RulesClassifier()` if there are strategies. Raises ConfigError.
         """
@@ -151,7 +151,7 @@ class FailurePolicy:
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
         """Return the remedy.
 
-        Every fallback starts with all retries of the rules; a failure of kind "bug" gets no fallback.
+        Each fallback has all retries of the rules again. A failure of kind "bug" gets no fallback.
         """
         since = _since_fallback(past)
         for rule in self.rules:
@@ -215,7 +215,7 @@ def _since_fallback(past: Sequence[Remedy]) -> Sequence[Remedy]:
 def remedy_for(policy: Policy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
     """Return the remedy that the policy chooses. Raises ConfigError if the policy raises, or returns no remedy."""
     if isinstance(policy, MaxRetries):
-        return policy.decide(failure, past)  # which asks the other policy by this function
+        return policy.decide(failure, past)  # MaxRetries calls this function for the enclosing policy
     name = type(policy).__qualname__
     try:
         remedy = policy.decide(failure, tuple(past))
@@ -277,7 +277,7 @@ DEFAULT = model_calls(3)
 
 @dataclass(frozen=True, slots=True)
 class MaxRetries:
-    """Limits the retries of calls whose failures may be over soon. The nearest other policy decides everything else.
+    """Limits the retries of calls whose failures may be over soon. The nearest enclosing policy decides all else.
 
     That policy also decides how often an empty reply is asked for again, up to this limit.
     """
@@ -287,11 +287,11 @@ class MaxRetries:
 
     @property
     def classifier(self) -> Classifier | None:
-        """The classifier of the other policy."""
+        """The classifier of the enclosing policy."""
         return getattr(self.others, "classifier", None)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return what the other policy chooses, but a Retry while retries are left, and no Retry afterwards."""
+        """Return what the enclosing policy chooses, but a Retry while retries are left, and no Retry afterwards."""
         remedy = remedy_for(self.others, failure, past)
         limit = next((Rule(kinds, self.retries) for kinds in _FOR_NOW if failure.kind in kinds), None)
         if limit is None:
@@ -305,7 +305,7 @@ class MaxRetries:
         return Retry(delay(failure, len(since), wait.base, wait.cap), failure.kind)
 
     def _without_retries(self, remedy: Remedy, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return what the other policy would choose after all its retries had failed."""
+        """Return what the enclosing policy would choose after all its retries had failed."""
         for _ in range(_MOST_RETRIES):
             if not isinstance(remedy, Retry):
                 return remedy
@@ -315,7 +315,7 @@ class MaxRetries:
 
 
 _FOR_NOW = frozenset[FailureKind]({"unavailable", "timeout"}), frozenset[FailureKind]({"empty"})
-"""The kinds of failures that may be over soon, by what is counted together."""
+"""The kinds of failures that may be over soon, in groups that share a number of retries."""
 _MOST_RETRIES = 1000  # of a policy that would never stop
 
 
@@ -326,9 +326,9 @@ def nearest(own: Policy, outer: Policy | None) -> Policy:
 
 @dataclass(frozen=True, slots=True)
 class ByListener:
-    """One strategy for failures that a model hears of, such as those of its tools, and one for all other failures.
+    """One strategy for failures that a model is told of, such as those of its tools, and one for all other failures.
 
-    A model that hears of a failure may call the same tool again, and each call has a budget of its own.
+    A model that is told of a failure may call the same tool again, and each call has a budget of its own.
     """
 
     heard_by_model: Policy
@@ -346,7 +346,7 @@ class ByListener:
 
 @known_keywords("usual_policy")
 def usual_policy(base: float = 1.0) -> FailurePolicy:
-    """Build a policy for crews and flows. `base`: about the seconds before a first retry; later ones come after more.
+    """Build a policy for crews and flows. `base`: about the seconds before the first retry; the delays grow from there.
 
     Services that fail are called again. Work that went wrong is done again, told what was wrong. If the type is
     unknown, or a budget is used up, nothing is tried: the step fails, or the model is told that its tool failed.

@@ -37,7 +37,7 @@ GUARDS: dict[str, Callable[..., Any]] = {
 
 
 def loaded(source: str | os.PathLike[str]) -> Any:
-    """Return the data of a YAML file, or of a YAML text: one that contains a line break, `: ` or `{`."""
+    """Return the data of a YAML file, or of a text that is YAML itself: one with a line break, `: ` or `{`."""
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(f"The policy is {source!r}; wanted the path of a YAML file, or a text that is YAML")
     text = os.fspath(source)

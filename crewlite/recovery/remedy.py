@@ -62,8 +62,7 @@ class _Remedy:
         return f"{type(self).__name__}({', '.join(given)})"
 
 
-# These two stand above the remedies because `@dataclass` shows defaults, such as Escalate(), where docstrings are left
-# out (python -OO).
+# Defined before the remedies: under python -OO, `@dataclass` calls repr() of defaults such as Escalate().
 def _given(remedy: Any) -> list[Any]:
     """Return the fields of a remedy that do not have their default."""
     return [one for one in fields(remedy) if getattr(remedy, one.name) != one.default]
@@ -89,7 +88,7 @@ class Retry(_Remedy):
     kind: str | None = None
     """The kind of the failure, because rules count the retries of each kind. The step sets it."""
     anew: bool = field(default=True, repr=False)
-    """False goes on where a step inside failed, as a resume would; finished steps inside answer from the record."""
+    """False: go on where a step inside failed, as a resume would. Finished steps inside answer from the record."""
     hint: str = ""
     """What went wrong, told to the next attempt alone."""
     tools: tuple[str, ...] | None = None
@@ -131,10 +130,10 @@ class Replan(_Remedy):
 @constructor_with_known_keywords
 @dataclass(frozen=True, slots=True, repr=False)
 class Rollback(_Remedy):
-    """Go back to the last good place before the failure, or to the step `to`, and go on from there, told `hint`."""
+    """Go back to the last good step before the failure, or to the step `to`, and go on from there, told `hint`."""
 
     to: str | None = None
-    """The address of the step that stays as the last good one, such as "task:research"."""
+    """The address of the last step that keeps its outcome, such as "task:research"."""
     hint: str = ""
 
 
@@ -198,7 +197,7 @@ def hinted(remedy: Remedy, failure: Failure) -> Remedy:
 
 
 def spent(failure: Failure, why: str) -> Remedy:
-    """Return what follows when a budget is used up: the failure is escalated, unless a model is told of it."""
+    """Return the remedy when a budget is used up: Escalate, or Abort if a model is told of the failure."""
     return Abort(type=failure.type) if failure.is_told else Escalate(why, type=failure.type)
 
 
@@ -225,7 +224,7 @@ def as_data(remedy: Remedy) -> dict[str, Any]:
 
 
 def remedy_of(data: Mapping[str, Any], kind: str) -> Remedy | None:
-    """Rebuild a remedy from its data; None if this release does not know the remedy. `kind`: that of the failure.
+    """Rebuild a remedy from its data; None if this release does not know the remedy. `kind`: the kind of the failure.
 
     Unknown fields of the data are left out, and an unknown type of failure becomes UNKNOWN.
     """

@@ -70,7 +70,7 @@ def replan(hint: str | None = None, max_replans: int = 3) -> Strategy:
 
 @known_keywords("rollback_to_checkpoint")
 def rollback_to_checkpoint(place: str | None = None, max_rollbacks: int = 3) -> Strategy:
-    """Go back to the last good place before the failure, or to `place`, such as "task:research"."""
+    """Go back to the last good step before the failure, or to the step `place`, such as "task:research"."""
     most = _times("rollback_to_checkpoint", max_rollbacks=max_rollbacks)
     return Strategy(Rollback(place), most, hinted=True)
 
@@ -124,7 +124,7 @@ def chain(first: Policy, then: Policy) -> Chain:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """Apply one remedy up to `most` times to failures of a type, then escalate. Without `most`: always."""
+    """Apply one remedy up to `most` times to failures of a type, then escalate. Without `most`, there is no limit."""
 
     remedy: Remedy
     most: int | None = None
@@ -175,7 +175,7 @@ class Compensation:
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """The n-th failure of a type is for the n-th strategy."""
+    """The n-th failure of a type gets the n-th strategy."""
 
     strategies: tuple[Policy, ...]
 
@@ -194,7 +194,7 @@ class Sequential:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One strategy until it would give up, then another one, which counts from there."""
+    """One strategy until it would give up, then another one, which counts only the remedies after that."""
 
     first: Policy
     then: Policy

@@ -77,9 +77,10 @@ class RecoveryContext:
     failure_type: FailureType = FailureType.UNKNOWN
     """What went wrong, as the classifier of the policy said."""
     attempt: int = 2
-    """The number of this try, counted over all kickoffs of the run; one that goes on after a final failure keeps it."""
+    """The number of this try over all kickoffs of the run. A kickoff that resumes after a final failure does not raise
+    it."""
     hint: str = ""
-    """What to do otherwise."""
+    """What to do differently."""
     subgoal: str = ""
     """Where to go on, if the remedy names a subgoal."""
     tools: tuple[str, ...] | None = None

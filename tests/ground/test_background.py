@@ -112,7 +112,7 @@ def test_ctrl_c_at_any_moment_of_a_wait_for_an_event_is_raised_as_it_is():
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            came = background.comes(threading.Event(), 0.0)
+            came = background.is_set_within(threading.Event(), 0.0)
         except KeyboardInterrupt:
             continue
         finally:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Generic, Literal, TypeVar
 
 from crewlite.concurrency import background
-from crewlite.concurrency.between_loops import ended_by_itself, result_of
+from crewlite.concurrency.between_loops import await_shielded, result_of
 from crewlite.concurrency.threads import check_program_goes_on
 from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.errors import CONTROL_FLOW, OnLoopThread, ProgramEnding, RunCancelled, Suspended, add_note, repr_of
@@ -136,7 +136,7 @@ class RunHandle(Generic[R]):
             background.check_process(self._process, self._what)
         self._unasked.detach()
         with shortened():
-            return await ended_by_itself(self._future)
+            return await await_shielded(self._future)
 
     def when_ended(self, call: Callable[[], object]) -> None:
         """Call `call` when the run has released its branch, at once if it has. The call may be on any thread."""

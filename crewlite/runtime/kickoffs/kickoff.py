@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from crewlite import events
 from crewlite.concurrency import threads
-from crewlite.concurrency.between_loops import begin_on, ended
+from crewlite.concurrency.between_loops import await_work, begin_on
 from crewlite.concurrency.resources import InUse
 from crewlite.concurrency.unawaited import mark_seen
 from crewlite.durable import Step
@@ -192,7 +192,7 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
     if home is asyncio.get_running_loop():
         return await work()
     begun = to_another_loop().run(begin_on, home, work())
-    return await ended(begun)  # from a thread of blocking code
+    return await await_work(begun)  # from a thread of blocking code
 
 
 def _listener(root: Root[Any], run: Run) -> Listener | None:

@@ -199,7 +199,7 @@ class BlockingCall:
         if self._ended_by:
             if _ending.further:
                 raise _exit(_ending.further)
-            background.comes(self.quiet, GRACE)
+            background.is_set_within(self.quiet, GRACE)
         cancel()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

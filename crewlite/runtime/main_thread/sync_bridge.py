@@ -91,7 +91,7 @@ def cut_short(
     with contextlib.suppress(*second):
         until = steady() + GRACE
         cut()
-        if not background.comes(ended, until - steady()):
+        if not background.is_set_within(ended, until - steady()):
             _say("The run did not stop within 2 s; what it recorded is safe.")
     with contextlib.suppress(*second):
         print_briefly(error)

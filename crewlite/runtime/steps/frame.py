@@ -222,7 +222,7 @@ class Frame(Scope):
         inside = remedies.number_inside(failed, number) if failed else number
         frame = type(self)(self.run, origin, inherited=inherited, attempt=inside)
         frame.around, frame.fingerprint, frame.past, frame.children.view = self, fingerprint, tuple(past), view
-        if step.hears or self.sayings is not None:
+        if step.may_report or self.sayings is not None:
             frame.sayings = Sayings()
         if failed and remedies.goes_on(failed):
             frame.go_on_otherwise()
@@ -244,21 +244,17 @@ class Frame(Scope):
         return Basis(codec.digest(parts) if parts else "", self.inherited.after)
 
     def hear(self, address: str, said: SaidRecord | None) -> None:
-        """Receive what a child step reported about its work, once the step has its outcome or has failed finally."""
+        """Receive the sayings of a child step, once the step has its outcome or has failed finally."""
         if self.sayings is not None:
             self.sayings.hear(address, said)
 
     def go_on_otherwise(self) -> None:
-        """Allow the code to change the questions of recorded steps: after a rollback it goes on differently."""
+        """Allow the code to change the questions of recorded steps, as its new course after a rollback may."""
         mode = dataclasses.replace(self.inherited.mode, rolled_back=True)
         self.inherited = self.inherited._replace(mode=mode)
 
     def recovery(self, *, around: bool = False) -> RecoveryContext | None:
-        """Return what this attempt is told about the failed attempt before it.
-
-        If there is none, return what the nearest enclosing step that has failed is told. The search ends at the first
-        enclosing unit of work, such as a task; with `around`, it goes on to the run.
-        """
+        """Return what this attempt is told about earlier failures, as `durable.Scope.recovery` describes."""
         record = self.run.record
         if not record.attempts:
             return None

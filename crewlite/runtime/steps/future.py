@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from crewlite import durable
 from crewlite.concurrency import background
-from crewlite.concurrency.between_loops import begin_on, ended_by_itself
+from crewlite.concurrency.between_loops import await_shielded, begin_on
 from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.durable import Scope, Step
 from crewlite.encoding import codec
@@ -58,7 +58,7 @@ class StepFuture(Generic[T]):
             with shortened():
                 noted = durable.scope().waiting_for(self._scope) if timeout is None else None
                 if noted and not self.done():
-                    background.wait(begin_on(loop, self._end(noted)), of=loop)
+                    background.wait(begin_on(loop, self._end(noted)), work_loop=loop)
                 return background.wait(self._elsewhere(), timeout, self._name, "Wait longer with result()", loop)
         finally:
             self._hand_over()
@@ -78,7 +78,7 @@ class StepFuture(Generic[T]):
         task = self._task if here else None  # only the run's own loop can await the task
         try:
             with shortened():
-                part = asyncio.shield(task) if task else ended_by_itself(self._elsewhere(), self._loop)
+                part = asyncio.shield(task) if task else await_shielded(self._elsewhere(), self._loop)
                 noted = durable.scope().waiting_for(self._scope) if task else None
                 with noted(task.get_name()) if task and noted else contextlib.nullcontext():
                     return await (self._scope.result_in_turn(task, part) if task else part)

@@ -66,7 +66,7 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
 def outcome(journal: Journal, asked: Future[T]) -> T:
     """Wait for what was asked of a journal, and return it. Raises StoreError if the run's loop was closed first."""
     try:
-        return background.wait(asked, of=journal.loop)
+        return background.wait(asked, work_loop=journal.loop)
     except RuntimeError:
         if asked.done():
             raise
