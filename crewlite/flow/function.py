@@ -45,11 +45,11 @@ root = lazy("crewlite.flow.root")  # imports the engine, which a program that on
 P = ParamSpec("P")
 R = TypeVar("R")
 V = TypeVar("V", default=Any)
-_YIELDING = {"wait"}  # options that are younger than flows whose functions have such a parameter
+_YIELDING = {"wait"}  # options of kickoff that give way to a parameter of the same name, as older flows may have one
 
 
 class FlowOptions(TypedDict, total=False):
-    """The options that `@flow` and `@recoverable` have in common."""
+    """The options that `@flow` and `@recoverable` share."""
 
     name: str | None
     checkpoint: CheckpointConfig | bool | None
@@ -152,7 +152,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
         return made
 
     def arguments(self, inputs: dict[str, Any]) -> inspect.BoundArguments:
-        """Return the arguments of the function in one attempt."""
+        """Return the arguments of the function for one attempt."""
         return inspect.BoundArguments(self.signature, OrderedDict(inputs))
 
     def as_result(self, finished: Finished[Any]) -> V:

@@ -52,7 +52,7 @@ class Execution:
     timeout: float | None
     """The limit in seconds of one attempt."""
     remedies: FailurePolicy | None
-    """What `retries` asks for; None if they are not given."""
+    """The policy that `retries` stands for; None without `retries`."""
     policy: Policy | None
     is_async: bool
     blocks: bool
@@ -75,9 +75,9 @@ class Execution:
         runtime: Runtime | Executor = "inline",
         compensate: Callable[[Any], Any] | None = None,
     ) -> Execution:
-        """Build this from the options of the decorator `kind`. Raises ConfigError for an unusable option.
+        """Build the Execution from the options of the decorator `kind`. Raises ConfigError for an unusable option.
 
-        `runtimes`: the runtimes that may be named.
+        `runtimes`: the names that `runtime` may have.
         """
         label = f"{kind} {name!r}"
         whole_or_none(label, 0, retries=retries)
@@ -103,7 +103,7 @@ class Execution:
 
     def call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call the function in the step that runs here."""
-        inline = self.executor is EXECUTORS["inline"]  # which passes no key on, and to compute one takes time
+        inline = self.executor is EXECUTORS["inline"]  # needs no idempotency key, which takes time to compute
         key = "" if inline else durable.scope().idempotency_key
         return self.executor.run(Job(self.name, func, self.is_async, args, kwargs, key, blocks=self.blocks))
 
@@ -117,9 +117,9 @@ def decorated(of: Callable[..., T], func: Callable[..., Any] | None, options: di
 
 
 def again(retries: int, delay: float) -> FailurePolicy | None:
-    """Build the policy of up to `retries` more attempts; None without retries.
+    """Build the policy that retries up to `retries` times; None for 0.
 
-    The first comes after about `delay` seconds, each later one after twice as many as the one before.
+    The first retry comes after about `delay` seconds, each later one after twice as long.
     """
     return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
 
@@ -138,8 +138,8 @@ def check_checkpoint(label: str, checkpoint: object) -> None:
 def function_name(by: str, func: object, name: str | None = None) -> str:
     """Return the name of a function that `by` decorates, by default its own.
 
-    Raises ConfigError unless it is a function and the name usable, and for a generator: only complete results are
-    recorded.
+    Raises ConfigError for anything but a function, for an unusable name, and for a generator, as only complete results
+    are recorded.
     """
     found = named(by, called(func) if name is None else name)
     if not callable(func):
@@ -151,7 +151,7 @@ def function_name(by: str, func: object, name: str | None = None) -> str:
 
 
 def signature_of(label: str, func: Callable[..., Any]) -> inspect.Signature:
-    """Return what a function takes. Raises ConfigError for one of which Python does not know it, such as `max`."""
+    """Return a function's signature. Raises ConfigError if Python does not know it, as for `max`."""
     try:
         return inspect.signature(func)
     except ValueError:
@@ -190,7 +190,7 @@ def misfit(what: str, signature: inspect.Signature, given: Iterable[str], error:
 def question_of(arguments: Mapping[str, Any]) -> tuple[Any, NotCodable | None]:
     """Return arguments as plain JSON with their types, and the error of one that cannot be recorded.
 
-    Such a one, for example a client, is represented by its class alone.
+    An argument that cannot be recorded, such as a client, is represented by its class alone.
     """
     try:
         return codec.encode(arguments), None

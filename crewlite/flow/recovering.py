@@ -1,6 +1,6 @@
 """`@recoverable`: a function whose failures a policy decides on. Its phases are steps, which answer from the record.
 
-Its code is told of the failure before this attempt, and may tell the next one what it has done.
+Each attempt is told of the failure of the attempt before it, and may tell the next one what it has done.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 V = TypeVar("V", default=Any)
 
 TOLD = ("hint", "recovery")
-"""The parameters of a recoverable function that are no inputs: they tell an attempt what went wrong in the last one."""
+"""The parameters of a recoverable function that are no inputs: they tell what went wrong in the attempt before."""
 
 
 class RecoverableFunction(FlowFunction[P, R, V]):
@@ -61,7 +61,7 @@ class RecoverableFunction(FlowFunction[P, R, V]):
         return result
 
     def arguments(self, inputs: dict[str, Any]) -> inspect.BoundArguments:
-        """Return the arguments of one attempt: the inputs, and what it is told if it has parameters for that."""
+        """Return the arguments of one attempt: the inputs, and the values of the parameters in `TOLD` that it has."""
         context = durable.scope().recovery()
         given = {**inputs, "hint": context.hint if context else "", "recovery": context}
         names = [name for name in self.whole_signature.parameters if name in given]
@@ -69,7 +69,7 @@ class RecoverableFunction(FlowFunction[P, R, V]):
 
 
 def _with(policy: Policy | None, classifier: Classifier | None, most: int | None, where: str) -> Policy | None:
-    """Return the policy with this classifier and this limit, if they are given."""
+    """Return the policy with this classifier and this limit, where they are given."""
     if classifier is None and most is None:
         return policy
     check_classifier(classifier, where)
@@ -116,14 +116,14 @@ def recoverable(
 def recoverable(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Have a policy decide how a function, sync or async, is tried again after a failure.
 
-    Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: each attempt gets in them what
-    went wrong before, "" and None in the first one.
+    Its phases are `@step` calls. Parameters named `hint` and `recovery` are no inputs: they tell an attempt what went
+    wrong before; in the first one they are "" and None.
     """
     return decorated(RecoverableFunction, func, options)
 
 
 def recovery() -> RecoveryContext | None:
-    """Return what the running attempt is told of the failure before it; None in a first attempt.
+    """Return what the running attempt is told about the failure before it; None in a first attempt.
 
     In a step that has not failed itself, it is what the enclosing attempt is told.
     """
@@ -131,7 +131,7 @@ def recovery() -> RecoveryContext | None:
 
 
 def recovery_hint() -> str:
-    """Return the hint for the running attempt; "" without one."""
+    """Return the hint for the running attempt; "" if there is none."""
     context = recovery()
     return context.hint if context else ""
 
@@ -147,19 +147,13 @@ def record_step(
 ) -> None:
     """Record a piece of the work as evidence, in the body of a recoverable function.
 
-    A classifier sees it if this attempt fails, and the next attempt gets it back as `recovery().trajectory`.
+    A classifier sees it if this attempt fails, and the next attempt gets it back in `recovery().trajectory`.
 
-    Args:
-        action: What was done. It has to be given.
-        tool: The tool that did it.
-        input: What the tool was given.
-        output: What came of it.
-        error: What went wrong.
-        said: What a model said about it.
+    Args: action: What was done. It has to be given. tool: The tool that did it. input: What the tool was given. output:
+    What the tool returned. error: What went wrong. said: What a model said about it.
 
-    Raises:
-        ConfigError: `action` is missing, or one of the texts is no text.
-        NotCodable: `input` or `output` cannot be recorded.
+    Raises: ConfigError: `action` is missing, or one of the texts is no text. NotCodable: `input` or `output` cannot be
+    recorded.
     """
     sayings = _here("record_step")
     given = {"action": action, "tool": tool, "input": input, "output": output, "error": error, "said": said}
@@ -193,5 +187,5 @@ def _here(verb: str) -> Any:
 
 
 def _encoded(verb: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Encode each value by itself, because that is how it is decoded."""
+    """Encode each value by itself, as each is decoded by itself."""
     return {name: codec.encode_to_keep(value, f"{verb}: {name}") for name, value in values.items()}

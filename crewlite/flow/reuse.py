@@ -1,8 +1,8 @@
 """The key by which other runs find a step's cached result: a digest of its code and its arguments.
 
-The code is read as plain data, which changes only when the code, its defaults or its closure change. The source counts
-without decorators and indentation; without readable source, as at a prompt, the compiled code counts. Names that the
-function looks up in its module do not count: `deps` names them. Sources and values are read at the time of the call.
+The code is read as plain data, which changes only when the code, its defaults or its closure change: the source without
+decorators and indentation or, without readable source (as at a prompt), the compiled code. Names that the function
+looks up in its module are left out: `deps` names them. Sources and values are read at the time of the call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from crewlite.texts.logs import logger
 
 log = logger("crewlite.flow")
 _FORMAT = 1
-"""The version of the key's format. After a change, results cached before are not found any more."""
+"""The version of the key's format. To change it makes all results cached before unfindable."""
 Version = str | int | None
 Inside = frozenset[int]
 """The ids of the functions that are being read, to stop at recursion."""
@@ -44,18 +44,20 @@ class Reuse:
         self._where = f"{func.__module__}:{getattr(func, '__qualname__', name)}"
         self._code = ""
         self._warned = False
-        with contextlib.suppress(NotYet, HoldsSecret):  # a recursive function gets its name only after it is decorated
+        with contextlib.suppress(
+            NotYet, HoldsSecret
+        ):  # a recursive function's own name has no value until it is decorated
             self._code = codec.digest(coded())
         self._defaults: dict[str, Json] = {}
         for parameter in inspect.signature(func).parameters.values():
             if parameter.default is not parameter.empty:
-                with contextlib.suppress(NotCodable):  # then the default counts as part of the code only
+                with contextlib.suppress(NotCodable):  # such a default counts only as part of the code
                     self._defaults[parameter.name] = codec.encode(parameter.default)
 
     def at(self, arguments: dict[str, Json]) -> Cached | None:
-        """Return the cache key for these arguments and the age limit. Omitted arguments count with their defaults.
+        """Return the cache key for these arguments, with the defaults of those left out, and the age limit.
 
-        Returns None, and warns the first time, if an argument or the code holds a secret: not even a digest of it is
+        Returns None, and warns the first time, if an argument or the code holds a secret: no digest of a secret is
         recorded, so a key could not tell two secrets apart.
         """
         asked = self._defaults | arguments
@@ -113,7 +115,7 @@ def dependencies(label: str, deps: object) -> tuple[object, ...]:
 
 
 class NotYet(Exception):
-    """A name in a closure has no value yet: it gets one later in the code around it. Internal."""
+    """A name in a closure has no value yet: the code around it sets it later. Internal."""
 
 
 class HoldsSecret(Exception):
@@ -144,11 +146,11 @@ class _Look:
 
     step: str
     lenient: bool
-    """Whether a value that cannot be recorded counts by its class alone; else it is an error."""
+    """Whether a value that cannot be recorded is represented by its class alone; else it is an error."""
     inside: Inside
 
     def of(self, value: Any, what: str) -> Json:
-        """Return an object's code if it has some, else its value. `what` names the object in an error."""
+        """Return an object's code if it has any, else its value. `what` names the object in an error."""
         if isinstance(value, FunctionType):
             return self._function(value)
         if isinstance(value, type):
@@ -223,11 +225,11 @@ def _source(thing: type | CodeType) -> str | None:
 
 
 def _written(code: CodeType) -> str | None:
-    """Return the source of a function from its `def` on. None for a lambda: its line may hold further ones."""
+    """Return the source of a function from its `def` on. None for a lambda, whose line may hold other lambdas."""
     source = _source(code)
     try:
         found = ast.parse(source).body[0] if source else None
-    except (SyntaxError, IndexError):  # a text in it is less indented than the function, or the file has changed
+    except (SyntaxError, IndexError):  # a multi-line string is less indented than the function, or the file has changed
         return None
     if not source or not isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef):
         return None

@@ -22,7 +22,7 @@ from crewlite.usage import Usage
 
 Flow = FlowFunction[Any, Any]
 EVENTS = events.FlowStartedEvent, events.FlowFinishedEvent, events.FlowFailedEvent
-"""The events of a flow, of a function or of a class."""
+"""The events of a flow, whether it is a function or a class."""
 
 
 class Returned(NamedTuple):
@@ -65,14 +65,14 @@ class FlowRoot(Root[Returned]):
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}; it takes {signature}")
 
     def question(self, inputs: Mapping[str, Any]) -> Any:
-        """Return the arguments. One that cannot be recorded, such as a client, counts as its class."""
+        """Return the arguments. One that cannot be recorded, such as a client, is represented by its class."""
         return question_of(inputs)[0]
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
         """Build the step that calls the function."""
         flow = self._flow
         question, refused = question_of(inputs)
-        if refused and run is None:  # as part of another run, which may be resumed
+        if refused and run is None:  # the flow is a step of another run, which may be resumed
             warn_of_refused(flow, f"flow {self.name}", refused)
 
         async def work() -> Returned:
@@ -111,7 +111,7 @@ class FlowRoot(Root[Returned]):
 
 
 def recordable(values: Mapping[str, Any]) -> JsonObject:
-    """Return those of the values that can be recorded, encoded."""
+    """Return the values that can be recorded, encoded."""
     found: JsonObject = {}
     for name, value in values.items():
         with contextlib.suppress(NotCodable):

@@ -51,7 +51,7 @@ class StepFunction(Generic[P, R, V]):
     """
 
     _decode: Callable[[Json], Any] | None = None
-    """Decodes a result, with the classes in the type hints, once they are known."""
+    """Decodes a result to the classes in the type hints. None until the first call."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class StepFunction(Generic[P, R, V]):
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in together])
 
     def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
-        if self._decode is None:  # not when it is decorated: its type hints may name classes further down in the file
+        if self._decode is None:  # only now, as type hints may name classes defined after the step
             self._decode = functools.partial(codec.decode, classes=codec.declare_hints(self.func))
         given = self._given(args, kwargs)
         changeable = [name for name, value in given.items() if type(value) not in codec.IMMUTABLE]
@@ -167,7 +167,9 @@ class StepFunction(Generic[P, R, V]):
         question, refused = question_of(given)
         if refused:
             warn_of_refused(self, f"@step {self.name}", refused, ", and no result is cached" if self._reuse else "")
-        if changeable:  # the step works on what is recorded as its question, whatever the caller does with its objects
+        if (
+            changeable
+        ):  # the step must work on the arguments as its question records them, even if the caller changes them
             apart = copied_apart if refused else copied
             args, kwargs = tuple(map(apart, args)), {name: apart(value) for name, value in kwargs.items()}
         return Step(
@@ -196,7 +198,7 @@ class StepFunction(Generic[P, R, V]):
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments by name."""
-        if self._plain is not None and not kwargs and len(args) == len(self._plain):  # binding is slow
+        if self._plain is not None and not kwargs and len(args) == len(self._plain):  # for speed
             return dict(zip(self._plain, args, strict=True))
         try:
             return self._signature.bind(*args, **kwargs).arguments
@@ -212,7 +214,7 @@ def _given_result(func: Callable[..., Any], value: Any) -> Any:
     """
     plain = str(value) if isinstance(value, Typed) else value
     hints = dict[str, Any]()
-    with contextlib.suppress(NameError, TypeError):  # it names what cannot be found, or the function has no hints
+    with contextlib.suppress(NameError, TypeError):  # a name in the hints cannot be found, or there are no hints
         hints = get_type_hints(func, include_extras=True)
     try:
         wanted = Question("result", hints.get("return", Any))
@@ -222,7 +224,7 @@ def _given_result(func: Callable[..., Any], value: Any) -> Any:
         made = wanted.adapter.validate_python(plain, strict=True)
     except ValidationError:
         made = wanted.read(converted(value, wanted.json_schema), "")
-    return plain if isinstance(made, Iterator) else made  # of an Iterable, the items would be checked as they are read
+    return plain if isinstance(made, Iterator) else made  # an Iterable would be validated only when it is read
 
 
 class _Decorator(Protocol):

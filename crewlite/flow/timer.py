@@ -26,24 +26,24 @@ _EVENTS = None, events.StepCompletedEvent, events.StepFailedEvent
 def sleep_for(seconds: float | timedelta) -> Any:
     """Wait for this many seconds, or this timedelta. On an event loop, await the call.
 
-    The end of the wait is recorded before the wait begins, so a resumed run waits only for the time that is left:
-    never for more than `seconds`, also where the clock has been set back meanwhile. A time below 0 is over already,
-    as that until a fixed moment is when a run is resumed after it.
-    Outside a run it is a plain wait. Raises ConfigError unless `seconds` is a finite number or a timedelta.
+    The end of the wait is recorded before the wait begins, so a resumed run waits only for the time that is left: never
+    for more than `seconds`, even if the clock was set back meanwhile. For a time below 0 there is no wait, as when a
+    run is resumed after a fixed moment that it waits for. Outside a run it is a plain wait. Raises ConfigError unless
+    `seconds` is a finite number or a timedelta.
     """
     found = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
     if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) < math.inf:
         raise ConfigError(f"sleep_for({seconds!r}): wanted a number of seconds, or a timedelta")
-    left = max(found, 0)  # of equal ones the first: 0.0 stays 0.0, as earlier releases have recorded it
+    left = max(found, 0)  # max() returns the first of equal ones: 0.0 stays 0.0, as earlier releases recorded it
     return _requested(sleep_for, left, lambda: after(now(), left), at_most=left)
 
 
 def sleep_until(moment: datetime) -> Any:
     """Wait until this moment, an aware datetime. On an event loop, await the call.
 
-    One that has passed is no wait. The moment is what a resumed run compares, so it does not depend on when the code
-    asks: `sleep_for(moment - datetime.now(UTC))` would ask something else each time.
-    Outside a run it is a plain wait. Raises ConfigError unless `moment` is a datetime with a time zone.
+    For a moment in the past there is no wait. The moment is the step's question, so use this for a fixed moment:
+    `sleep_for(moment - datetime.now(UTC))` would be another question at each resume. Outside a run it is a plain wait.
+    Raises ConfigError unless `moment` is a datetime with a time zone.
     """
     if not isinstance(moment, datetime) or moment.utcoffset() is None:
         raise ConfigError(f"sleep_until({moment!r}): wanted a datetime with a time zone, such as datetime.now(UTC)")
@@ -52,7 +52,7 @@ def sleep_until(moment: datetime) -> Any:
 
 
 def _requested(verb: Callable[..., Any], asked: Json, end: Callable[[], datetime], at_most: float = math.inf) -> Any:
-    """Request the step that waits until `end()`, for `at_most` seconds. `verb`: the function that was called."""
+    """Request the step that waits until `end()`, at most `at_most` seconds. `verb`: the function of the user's call."""
     scope, label = durable.scope(), f"{verb.__name__}(...)"
     wait = partial(_wait, label, at_most)
     return wait(end()) if scope.loop is None else requested(scope, _timer(verb, asked, end), label, wait)

@@ -65,7 +65,7 @@ log = logger("crewlite.flow")
 
 
 class Left(NamedTuple):
-    """The results of the last kickoff that the flow keeps: its final state, and people's feedback."""
+    """What the flow keeps of its last kickoff: the final state and people's feedback."""
 
     state: Any
     feedback: tuple[HumanFeedbackResult, ...]
@@ -98,10 +98,10 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
     state_kind: ClassVar[StateKind] = StateKind.PLAIN
     _bound: FromCheckpoint = None
     _as_made: Mapping[str, Json] = MappingProxyType({})
-    """The fields of `first_state` as they were before a program set any."""
+    """The fields of `first_state` before the program set any of them."""
     _abstract: ClassVar[bool] = False
     is_persisted: ClassVar[bool] = False
-    """Whether the id of its state names its run: `@persist`."""
+    """Whether the class has `@persist`, so that the id of its state names its run."""
     _warned: ClassVar[frozenset[str]] = frozenset()
 
     def __init_subclass__(cls, *, abstract: bool = False, **more: Any) -> None:
@@ -189,7 +189,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         return {name: values[name] for name in named if name in values}
 
     def first_values(self) -> dict[str, Any]:
-        """Return the values that a run begins with: defaults of its own, and as they are the fields that were set."""
+        """Return the values that a run begins with: new defaults, and the fields that the program set."""
         values = values_of(self.state_kind.initial(self.run_name, self.initial_state)) | self.first_inputs()
         removed = self._as_made.keys() - values_of(self.first_state).keys() if self._as_made else ()
         return {name: value for name, value in values.items() if name not in removed}
@@ -198,8 +198,8 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
     def human_feedback_history(self) -> list[HumanFeedbackResult]:
         """What people have said to methods with `@human_feedback`, in the order of these methods' commits.
 
-        In a method: what they said before it started, and what it has asked itself by calling such a method. After a
-        kickoff: what they said to all methods.
+        In a method: what they said before it started, and to methods that it called itself. After a kickoff: what they
+        said to all methods.
         """
         method = method_of(self)
         found = last_kickoff.last(self)
@@ -290,11 +290,13 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         return finished.value.result
 
     def _note_kickoff(self, progress: Progress) -> None:
-        """Let `state` show what the kickoff leaves."""
+        """Have `state` and the feedback show the outcome of this kickoff once it has ended."""
         kind = self.state_kind
         warn_of_late_changes(self.run_name, last_kickoff.handed_out(self))
 
-        def left(outcome: Outcome) -> Left:  # does not hold the flow, which its own last kickoff would keep for ever
+        def left(
+            outcome: Outcome,
+        ) -> Left:  # without a reference to the flow, which its own last kickoff would keep alive for ever
             return Left(outcome.made(kind), outcome.feedback)
 
         last_kickoff.keep({self: last_kickoff.Kickoff(lambda: progress.outcome, left)})
@@ -313,7 +315,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         cls._check_complete()
 
     def check_edit(self, record: Record, address: str, value: Json) -> None:
-        """Raise ConfigError if the new outcome of a router is none of its labels."""
+        """Raise ConfigError if the edit of a router's outcome is none of its labels."""
         if "/" not in address and kinds.at(address) is kinds.METHOD:
             self.graph.check_edit(address, codec.decode(value))
 
@@ -330,12 +332,12 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         return dict(inputs)
 
     def fields_in(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the inputs that set fields of the state; others are arguments of start methods alone."""
+        """Return the inputs that set fields of the state. The others are only arguments of start methods."""
         arguments = {one.name for one in self.graph.arguments}
         return {name: value for name, value in inputs.items() if name not in arguments or self.state_kind.has(name)}
 
     def input_names(self) -> Iterable[str]:
-        """Return the names of the fields of its state, as far as they are known."""
+        """Return the names of the fields of its state; none for a mapping without known fields."""
         return self.state_kind.fields
 
     def input_types(self) -> Mapping[str, Any]:
@@ -352,7 +354,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "state":
-            if isinstance(value, StepState):  # self.state |= {...} has changed it, and sets what it was
+            if isinstance(value, StepState):  # of self.state |= {...}, which has changed the state and then assigns it
                 return
             raise ConfigError(
                 f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "

@@ -14,18 +14,18 @@ from crewlite.state.format.addresses import leaf
 
 _LONGEST = 48  # characters of a condition that an address shows
 _DEEPEST = 50  # conditions inside each other
-_TOLD_APART = 8  # hexadecimal digits of a digest in place of the rest
+_TOLD_APART = 8  # hexadecimal digits of the digest that replaces the rest
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A name, or conditions joined by `or_` or `and_`."""
+    """A name, or conditions joined by `or_` or `and_`. A name occurs when a method ends or a router returns a label."""
 
     how: Literal["name", "or", "and"]
     name: str = ""
     parts: tuple[Condition, ...] = ()
     depth: int = field(default=0, compare=False)
-    """How many conditions are inside each other."""
+    """How deep conditions are nested inside this one."""
 
     def __str__(self) -> str:
         """Return the condition as text: `a|b`, `a&(b|c)`."""
@@ -36,7 +36,7 @@ class Condition:
 
     @property
     def brief(self) -> str:
-        """How the condition joins its names: `or`, `and`; all of it as text if it is nested; "" for a single name."""
+        """How the condition joins its names: `or`, `and`; a nested one in full, as text; "" for a single name."""
         nested = any(part.how != "name" for part in self.parts)
         return "" if self.how == "name" else str(self) if nested else self.how
 
@@ -48,7 +48,7 @@ class Condition:
             yield from part.names()
 
     def holds(self, occurs: Callable[[str], bool]) -> bool:
-        """Return whether the condition holds if just those names occur for which `occurs` returns True."""
+        """Return whether the condition holds if exactly those names occur for which `occurs` returns True."""
         if self.how == "name":
             return occurs(self.name)
         return (any if self.how == "or" else all)(part.holds(occurs) for part in self.parts)
@@ -81,7 +81,7 @@ def condition_of(given: Any) -> Condition:
 
 
 def address_name(method: str, condition: Condition | None) -> str:
-    """Return the name of a method's step in addresses: `draft@plan` for a `draft` after `plan`; else `draft`."""
+    """Return the name of a method's step in addresses: `draft@plan` for a `draft` that `plan` starts; else `draft`."""
     if condition is None:
         return method
     text = "".join("_" if mark in "/#!" else mark for mark in str(condition))

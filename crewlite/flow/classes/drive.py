@@ -38,16 +38,17 @@ _EVENTS = events.MethodExecutionStartedEvent, events.MethodExecutionFinishedEven
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A method that was requested."""
+    """One request to start a method."""
 
     firing: Firing
     count: int
     """How often the method has been requested, this time included."""
     step: Step[Any]
     start: Any
-    """The state with which it begins: that of the moment at which it was requested, also if it is cut and resumed."""
+    """The state at the moment of the request, with which the method begins even if a resume starts it."""
     argument: Any
-    """The argument that the method was called with. The methods that a router starts get the router's argument."""
+    """The argument that the method was called with. A router passes its own argument on to the methods that it
+    starts."""
     result: Any = None
     """What the method has returned, once it has finished."""
 
@@ -56,7 +57,7 @@ class Drive:
     """One kickoff: requests the methods as steps, until none is left."""
 
     def __init__(self, flow: Flow[Any], own: Flow[Any], inputs: Mapping[str, Any], classes: Collection[type]) -> None:
-        """`own`: the object on which methods are called. `classes`: those that they name, to decode their results."""
+        """`own`: the object on which methods are called. `classes`: the classes that they name, for decoding."""
         self._flow, self._own, self._graph, self._inputs = flow, own, flow.graph, inputs
         self._machine = Machine(flow.graph)
         self._decode = partial(codec.decode, classes=classes)
@@ -102,7 +103,7 @@ class Drive:
         return Outcome(None, without_items(self._scope.state.now()), feedback=self._feedback)
 
     def _begin(self) -> None:
-        """Begin the recorded method that was committed first; if there is none, all that were requested."""
+        """Begin the recorded method that was committed first; without a recorded one, begin all requested methods."""
         self._replayed = None
         if self._recorded:
             first = min(self._recorded, key=lambda one: self._order(one.step.address))
@@ -121,10 +122,10 @@ class Drive:
         return task
 
     def _ended(self, _: asyncio.Task[Any]) -> None:
-        """Take the methods that have ended, and begin those that they start.
+        """Handle the methods that have ended, and begin those that they start.
 
-        The tasks of the methods call it when they end. To wake the task of the kickoff instead would take one more turn
-        of the loop each time.
+        Called by the task of a method when it ends: to wake the task of the kickoff would take one more turn of the
+        loop.
         """
         if self._over.done():  # the kickoff was cancelled, or has failed
             return
@@ -147,7 +148,7 @@ class Drive:
             order = {task: self._order(asked.step.address) for task, asked in self._at_work.items()}
             latest = max(order[task] for task in ended)
             if any(order[task] < latest and not task.done() for task in order):
-                return []  # that was committed earlier, and is about to end
+                return []  # until the method with the earlier commit has ended, which it is about to
             ended.sort(key=order.__getitem__)
         return ended
 
@@ -173,9 +174,9 @@ class Drive:
         self._request(self._machine.ended(firing, self._graph.label(firing.method, result)), asked)
 
     def _request(self, firings: Sequence[Firing], cause: _Asked | None, begun: int | None = None) -> None:
-        """Request methods. `cause`: the finished method that starts them; None at the beginning of the flow.
+        """Request the methods of these firings. `cause`: the method that starts them; None for the flow's first ones.
 
-        `begun`: at the beginning of the flow, the number of the commit that they come after.
+        `begun`: for the first ones, the number of the commit that set the initial state.
         """
         for firing in firings:
             self._counts[firing.method] += 1
@@ -200,7 +201,7 @@ class Drive:
             argument = cause.argument if passes_on else cause.result
             name, trigger = method.step_name, firing.label or cause.firing.method
             arguments = {method.takes: argument} if method.takes else {}
-        feedback = self._feedback  # as it is when the method is asked for, in every kickoff
+        feedback = self._feedback  # what people had said when the method was requested
         how, begins = method.execution, cause is None  # not `cause` itself, which holds a result
         step = Step(
             kind=kinds.METHOD,
@@ -238,7 +239,7 @@ class Drive:
         begins: bool,
         feedback: Sequence[HumanFeedbackResult],
     ) -> Any:
-        """Call a method; inside it, `state` is that of its step, and `feedback` what people have said so far.
+        """Call a method. Inside it, `state` is the state of its step, and `feedback` what people have said so far.
 
         A method that begins the flow gets its arguments by name, any other by position.
         """
@@ -255,9 +256,9 @@ class Drive:
             raise
         finally:
             running.reset(token)
-        if type(value) is StepState:  # a class without subclasses, and `isinstance` of an abstract one is slow
+        if type(value) is StepState:  # faster than `isinstance` of an abstract class; StepState has no subclasses
             value = dict(value)
-        self._graph.label(method.name, value)  # an error of this method, if it is no label
+        self._graph.label(method.name, value)  # raises in this method, unless the value is a label of it
         return value
 
     def _beginning(self) -> Step[None]:
@@ -284,7 +285,7 @@ class Drive:
         return last.result.output if routed else last.result
 
     def _raise(self) -> None:
-        """Raise the failure of the method that comes first in the class; without any, the error of too many calls."""
+        """Raise the failure of the method that is first in the class; if none failed, the error of too many calls."""
         order = [*self._graph.methods]
         if self._failed:
             failed = self._failed.items()
@@ -304,4 +305,4 @@ def initial_values(flow: Flow[Any], inputs: Mapping[str, Any], new_id: str) -> d
 
 
 _NEVER = 1 << 62
-"""The number of the commit of an outcome that is not recorded: higher than all others."""
+"""Sorts an outcome that is not recorded after all recorded ones."""

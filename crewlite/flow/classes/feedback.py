@@ -29,7 +29,7 @@ class HumanFeedbackResult:
     """What the method has returned."""
     feedback: str
     outcome: str | None = None
-    """The outcome of `emit` that the answer means; None without `emit`."""
+    """The outcome in `emit` that the answer means; None without `emit`."""
     timestamp: datetime = field(default_factory=now)
     """When the answer was recorded, with its time zone."""
     method_name: str = ""
@@ -45,7 +45,7 @@ class Feedback:
 
     message: str
     emit: tuple[str, ...]
-    """The outcomes; empty if there are none to choose from."""
+    """The outcomes to choose from, if there are any."""
     llm: BaseLLM | str | None
     default_outcome: str | None
     metadata: dict[str, Any]
@@ -76,14 +76,14 @@ class Feedback:
         )
 
     def outcome(self, answer: str) -> str | None:
-        """Return the outcome that an answer names, as `Approved: well done` does; for an empty answer, the default."""
+        """Return the outcome that an answer names, as `Approved: well done` does; for no answer `default_outcome`."""
         if not answer.strip():
             return self.default_outcome
         return next((one for one in self.emit if re.search(begins_with([one]), answer)), None)
 
     @property
     def _schema(self) -> dict[str, Any]:
-        """The JSON schema of the answers that name an outcome, or from which the model can choose one."""
+        """The JSON schema of an answer: it names an outcome, or is any text if a model can choose the outcome."""
         pattern = r"\S" if self.llm else begins_with(self.emit)
         pattern += r"|^\s*$" if self.default_outcome else ""
         return {"type": "string", "pattern": pattern, "description": self._wanted}
@@ -134,7 +134,7 @@ def _plain(metadata: Any) -> dict[str, Any]:
 
 
 def _shown(output: Any) -> str:
-    """Return a result as a person reads it."""
+    """Return a method's result as text for the person who is asked about it."""
     if isinstance(output, BaseModel) and type(output).__str__ is BaseModel.__str__:
         return output.model_dump_json(indent=2)
     if isinstance(output, dict | list):

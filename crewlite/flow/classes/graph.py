@@ -36,12 +36,12 @@ class Edge(NamedTuple):
     source: str
     target: str
     label: str | None = None
-    """The label that starts the other method; None if the end of the method does."""
+    """The label that starts the other method; None if the end of the first method starts it."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """The methods of a flow and their conditions, in the order of the class."""
+    """The methods of a flow and their conditions, in the order in which the class defines them."""
 
     methods: Mapping[str, FlowMethod[Any, Any]]
     labels: Mapping[str, frozenset[str] | None]
@@ -55,7 +55,7 @@ class Graph:
 
     @cached_property
     def arguments(self) -> Sequence[Parameter]:
-        """The parameters of the methods with which the flow begins, which inputs fill. A name may occur twice."""
+        """The parameters of the methods with which the flow begins, which inputs fill. Two methods may share a name."""
         return [one for name in self.entries for one in self.methods[name].parameters]
 
     @cached_property
@@ -65,7 +65,7 @@ class Graph:
 
     @cached_property
     def edges(self) -> Sequence[Edge]:
-        """Which method may start which, in the order of the methods that start."""
+        """Which method may start which, in the order of the methods that are started."""
         return [
             Edge(source, listener, None if source == name else name)
             for listener, condition in self.conditions.items()
@@ -75,7 +75,7 @@ class Graph:
 
     @cached_property
     def ambiguous(self) -> frozenset[str]:
-        """The names of methods that other methods wait for. A label of such a name would start those others too."""
+        """The names of methods that other methods wait for. A label with such a name would start those others too."""
         return frozenset(name for one in self.conditions.values() for name in one.names() if name in self.methods)
 
     @cached_property
@@ -85,13 +85,13 @@ class Graph:
 
     @cached_property
     def places(self) -> Mapping[str, tuple[int, int]]:
-        """For each reachable method: how far it is from the beginning, and its place in the class."""
+        """For each reachable method: its distance from the beginning, and its position in the class."""
         far = self.cycles.ranks(self._following)
         return {name: (far[name], at) for at, name in enumerate(self.methods) if name in far}
 
     @cached_property
     def _beginnings(self) -> Mapping[str, tuple[int, int]]:
-        """The place of the first method of each cycle."""
+        """The first place in each cycle."""
         found: dict[str, tuple[int, int]] = {}
         for name, place in self.places.items():
             for cycle in self.cycles.paths[name]:
@@ -145,9 +145,9 @@ class Graph:
         return cls(methods, labels)
 
     def label(self, method: str, result: object) -> str | None:
-        """Return the label that a method's result stands for; None if it is no router, or returned no label.
+        """Return the label that a method's result stands for; None if the method is no router, or returned no label.
 
-        Raises ConfigError for a result that cannot be a label of it.
+        Raises ConfigError for a result that cannot be one of its labels.
         """
         if method not in self.labels:
             return None
@@ -158,7 +158,7 @@ class Graph:
         return label
 
     def check_edit(self, address: str, value: object) -> None:
-        """Raise ConfigError if this is the address of a router, and the value no label of it."""
+        """Raise ConfigError if this is the address of a router and the value is none of its labels."""
         name = method_at(address)
         if name in self.labels:
             try:
@@ -167,7 +167,7 @@ class Graph:
                 raise ConfigError(f"The edit of {address} does not fit. {error}") from None
 
     def emitters(self, name: str) -> Sequence[str]:
-        """Return the methods that may make a name occur: the method of this name, or the routers with this label."""
+        """Return the methods that can make a name in a condition occur: the one so named, routers with this label."""
         if name in self.methods:
             return [name, *(router for router, labels in self.labels.items() if labels and name in labels)]
         return [router for router, labels in self.labels.items() if labels is None or name in labels]
@@ -193,9 +193,9 @@ class Graph:
         return "router" if marked.routes else "start" if marked.begins else "method"
 
     def mermaid(self) -> str:
-        """Return a flowchart: starts are round, routers have six sides, and what joins methods has a box of its own.
+        """Return a flowchart: starts are round, routers have six sides, an `and` or nested condition has its own box.
 
-        Edges of a router whose labels are not known are only possible, and dotted.
+        Dotted edges show labels that a router may return, as its labels are not known.
         """
         numbers = {name: f"m{number}" for number, name in enumerate(self.methods)}
         joints = {name: f"{numbers[name]}j" for name, one in self.conditions.items() if one.brief not in ("", "or")}
@@ -217,7 +217,7 @@ class Graph:
         return f"-->|{_quoted(edge.label)}|" if is_known else f"-. {_quoted(edge.label)} .->"
 
     def place(self, method: str, round_: Round) -> tuple[tuple[int, ...], ...]:
-        """Return a sort key by which the last method of a run is found: the furthest one, in the latest round."""
+        """Return a sort key for finding the last method of a run: farthest from the beginning, in the latest round."""
         found: list[tuple[int, ...]] = []
         for cycle, turn in zip(self.cycles.paths[method], round_, strict=True):
             found += [self._beginnings[cycle], (turn,)]
@@ -251,7 +251,7 @@ class Graph:
                     unknown.add(name)
                     near = meant(name, known)
                     if listener in self.entries and not near:
-                        continue  # it begins the flow without the label too
+                        continue  # it starts with the flow all the same
                     hint = near or self._returning(name) or f"it has {', '.join(map(repr, dict.fromkeys(known)))}"
                     yield f"{listener!r} waits for {name!r}, which is no method, and no router returns it; {hint}"
         reached = self._reached(unknown)
@@ -261,7 +261,6 @@ class Graph:
 
     @staticmethod
     def _never(name: str, condition: Condition | None, reached: Collection[str]) -> str:
-        """Return why a method never starts."""
         if condition is None:
             return f"nothing starts {name!r}; give it a condition, or mark it with @start() too"
         if name in condition.names():
@@ -273,9 +272,9 @@ class Graph:
         return f"{name!r} never starts, as {' and '.join(missing)} can never occur"
 
     def _returning(self, label: str) -> str | None:
-        """Return a hint at the first method that is no router and returns this text; None if there is none."""
+        """Return a hint at the first method that returns this text and is no router; None if there is none."""
         for name, method in self.methods.items():
-            with suppress(ConfigError):  # it returns what no router may, which is no mistake here
+            with suppress(ConfigError):  # a method that is no router may return anything
                 if not method.routes and label in (known_labels(method.func) or ()):
                     return f"{name!r} returns it, but only what a @router returns is a label"
         return None
@@ -294,6 +293,6 @@ class Graph:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotes, in which nothing has a meaning for Mermaid or HTML."""
+    """Return a text in quotes, escaped for Mermaid and HTML."""
     kept = (mark if mark.isalnum() or mark in " _-.,()" else f"#{ord(mark)};" for mark in " ".join(text.split()))
     return f'"{"".join(kept)}"'

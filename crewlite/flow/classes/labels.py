@@ -18,9 +18,8 @@ from crewlite.errors import ConfigError, meant
 def label_of(result: object, router: str, declared: frozenset[str] | None = None) -> str | None:
     """Return the label that a router's result stands for: a text, the value of an Enum, True or False; None for None.
 
-    The value of an Enum may be a whole number.
-
-    Raises ConfigError for anything else, and for a label that is not `declared`.
+    The value of an Enum may be text or a whole number. Raises ConfigError for anything else, and for a label that is
+    not `declared`.
     """
     value = result.value if isinstance(result, Enum) else result
     if value is None:
@@ -38,20 +37,20 @@ def label_of(result: object, router: str, declared: frozenset[str] | None = None
 
 
 def listed(emit: object) -> tuple[str, ...] | None:
-    """Return the labels that `emit=` lists, which are texts or members of an Enum; None if it lists none, or others."""
+    """Return the labels that `emit=` lists as texts or members of an Enum; None if it lists none, or anything else."""
     given = [label_of(one, "") if isinstance(one, Enum) else one for one in emit] if isinstance(emit, Iterable) else []
     labels = tuple(one for one in given if isinstance(one, str) and one)
     return labels if labels and len(labels) == len(given) else None
 
 
 def known_labels(func: Callable[..., Any]) -> frozenset[str] | None:
-    """Return the labels that a router returns, by its return annotation or its source; None if they cannot be known."""
+    """Return the labels that a router may return, from its return annotation or its source; None if not known."""
     annotated = annotated_labels(func)
     return _of_source(func) if annotated is None else annotated
 
 
 def annotated_labels(func: Callable[..., Any]) -> frozenset[str] | None:
-    """Return the labels of a router by its return annotation; None if that does not list them."""
+    """Return the labels that a router's return annotation lists; None if it lists none."""
     return _of_hint(types_of(func).get("return", inspect.Parameter.empty), getattr(func, "__name__", ""))
 
 
@@ -81,7 +80,7 @@ def _of_source(router: Callable[..., Any]) -> frozenset[str] | None:
         return None
     own = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)), None)
     if not isinstance(func, FunctionType) or own is None or own.name != func.__code__.co_name:
-        return None  # of code that was compiled from a text, inspect may return lines of another file
+        return None  # for code compiled from a text, inspect may return lines of another file
     found: set[object] = set()
     local = _constants(own, func)
     for node in _own_nodes(own):
@@ -94,7 +93,7 @@ def _of_source(router: Callable[..., Any]) -> frozenset[str] | None:
 
 
 def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a function, without those of functions inside it."""
+    """Yield the nodes of a function, without those of nested functions."""
     for child in ast.iter_child_nodes(function):
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             yield child
@@ -102,7 +101,7 @@ def _own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def _constants(function: ast.AST, func: FunctionType) -> dict[str, set[object] | None]:
-    """Return the values of the names that are local to a function; None for a name that may have any value."""
+    """Return the values that each local name of a function may have; None for a name that may have any value."""
     code, assigned = func.__code__, dict[str, set[object] | None]()
     plain = set[ast.AST]()  # the targets of assignments such as `a = b = "left"`
     for node in _own_nodes(function):

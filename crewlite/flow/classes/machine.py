@@ -1,9 +1,9 @@
 """Decide which methods of a flow start when others have finished. Pure: no clock, no tasks.
 
-A round is one pass through a cycle of the graph (rounds.py). The machine counts how often each method and each label
-has occurred in each round. A method starts as often as its condition has come true: a name each time it occurs; `or_`
-once a round, however many of its parts occur in it; `and_` when all of its parts have occurred. These counts only
-grow, so how often a method starts does not depend on the order in which methods finish.
+A round is one pass through a cycle of the graph (rounds.py). The machine counts how often each method has ended, and
+each label was returned, in each round. A method starts as often as its condition comes true: a single name each time it
+occurs; `or_` once a round, however many of its parts occur in it; `and_` when all of its parts have occurred. These
+counts only grow, so how often a method starts does not depend on the order in which methods finish.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from crewlite.flow.classes.rounds import Path, Round, Way, shared
 
 @dataclass(slots=True, eq=False)
 class Firing:
-    """One start of a method. It equals no other.
+    """One start of a method. It equals no other start.
 
     Treat it as immutable; it is not frozen because creating a frozen dataclass for each start is slow.
     """
@@ -29,11 +29,11 @@ class Firing:
     method: str
     round: Round
     cause: Firing | None = None
-    """The method whose end has started it; None at the beginning of the flow."""
+    """The start of the method whose end led to this one; None at the beginning of the flow."""
     label: str | None = None
-    """The label by which the cause has started it; None if it was the end itself."""
+    """The label that the cause returned to start it; None if the end of the cause started it."""
     behind: Sequence[Firing] = ()
-    """The firings whose ends made the condition true, including the cause; for `or_`, only the first."""
+    """The starts of the methods whose ends made the condition true, including the cause; for `or_`, only the first."""
 
 
 class _Listener(NamedTuple):
@@ -61,11 +61,11 @@ class Machine:
                     self._listeners.setdefault(heard, []).append(listener)
 
     def begin(self) -> list[Firing]:
-        """Return the methods with which the flow begins."""
+        """Return the starts of the methods with which the flow begins."""
         return [Firing(name, (1,) * len(self._graph.cycles.paths[name])) for name in self._graph.entries]
 
     def ended(self, firing: Firing, label: str | None = None) -> list[Firing]:
-        """Note that a method has finished; return the methods that this starts. `label`: the result of a router."""
+        """Note that a method has finished; return the starts to which this leads. `label`: what a router returned."""
         names = [firing.method] if label is None or label == firing.method else [firing.method, label]
         found = []
         for listener in self._hearing(names):
@@ -79,37 +79,37 @@ class Machine:
         return found
 
     def _hearing(self, names: Sequence[str]) -> Sequence[_Listener]:
-        """Return the methods whose conditions hold any of the names, in the order of the class."""
-        if len(names) == 1:  # then they are in this order already
+        """Return the methods whose conditions contain any of the names, in the order of the class."""
+        if len(names) == 1:  # they are in order already
             return self._listeners.get(names[0], ())
         by_place = {one.place: one for name in names for one in self._listeners.get(name, ())}
         return [by_place[place] for place in sorted(by_place)]
 
 
 class _Gate(Protocol):
-    """A condition, or a part of one, that counts how often it has come true in each round."""
+    """A condition, or a part of one, with a count of how often it has come true in each round."""
 
     names: frozenset[str]
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
-        """Note that one of `names` has occurred. Returns the rounds in which the count may have changed."""
+        """Note that the end of `firing` made one of `names` occur. Returns the rounds whose count may have changed."""
 
     def count(self, round_: Round) -> int:
         """Return how often the condition has come true in a round."""
 
     def behind(self, round_: Round, time: int) -> list[Firing]:
-        """Return the firings that have made the condition come true for the first, second, ... time in a round."""
+        """Return the firings whose ends made the condition come true for the `time`-th time in a round (from 1)."""
 
 
 def _gate(condition: Condition, graph: Graph, path: Path, listener: str | None) -> _Gate:
-    """Build the gate of a condition, which counts in the rounds of `path`."""
+    """Build the gate of a condition, which counts in the rounds of `path`. `listener`: the method that it starts."""
     names = frozenset(condition.names())
     if condition.how == "name":
         return _Name(names, graph, path, listener)
     if condition.how == "or":
         around = _around(names, graph)
         common = around[0][: min(shared(around[0], other) for other in around)] if around else ()
-        if len(common) > shared(common, path):  # all of them are in a cycle that the listener is not in
+        if len(common) > shared(common, path):  # all methods of the `or_` share a cycle that the listener is not in
             parts = [_gate(part, graph, common, None) for part in condition.parts]
             return _Or(names, parts, graph.cycles.way(common, path, listener))
         return _Or(names, [_gate(part, graph, path, listener) for part in condition.parts], Way(len(path), False, ()))
@@ -121,7 +121,7 @@ def _gate(condition: Condition, graph: Graph, path: Path, listener: str | None) 
 
 
 def _around(names: Iterable[str], graph: Graph) -> Sequence[Path]:
-    """Return the cycles around each method that can make one of the names occur."""
+    """For each method that can make one of the names occur, return the cycles that it is in."""
     return [graph.cycles.paths[at] for name in names for at in graph.emitters(name) if at in graph.cycles.paths]
 
 
@@ -132,7 +132,7 @@ class _Name:
     path: Path
     listener: str | None
     ways: dict[str, Way] = field(default_factory=dict)
-    """The way from each method that has made the name occur."""
+    """By method that made the name occur: the way from its rounds to those of `path`."""
     ends: dict[Round, list[Firing]] = field(default_factory=dict)
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
@@ -152,16 +152,16 @@ class _Name:
 
 @dataclass(slots=True)
 class _Or:
-    """An `or_`: it comes true once a round, of the cycle that all its methods are in if the listener is in fewer."""
+    """An `or_`: it comes true once a round; if only its own methods share a cycle, once a round of that cycle."""
 
     names: frozenset[str]
     parts: Sequence[_Gate]
     way: Way
     """The way from the rounds in which the parts count to those of the listening method."""
     counts: Counter[Round] = field(default_factory=Counter)
-    """How often it came true in each round of its parts."""
+    """How often it came true, by round of its parts."""
     times: dict[Round, list[tuple[_Gate, Round, int]]] = field(default_factory=dict)
-    """By round, for each time it came true: the part that was first, the round of the part, and which time there."""
+    """By round of the listener, for each time it came true: the part that came true, its round, and its count there."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         found = []
@@ -184,7 +184,7 @@ class _Or:
 
 @dataclass(slots=True)
 class _And:
-    """An `and_`: its parts must occur in one round, in which it comes true as often as the rarest of them."""
+    """An `and_`: in a round it comes true as often as the part that came true least often there."""
 
     names: frozenset[str]
     parts: Sequence[_Gate]
@@ -199,12 +199,12 @@ class _And:
                 if len(changed) == len(self.path):
                     self.rounds.add(changed)
                     found.append(changed)
-                else:  # the round of an outer cycle
+                else:  # a round of an outer cycle, which the part counts in
                     found += [round_ for round_ in self.rounds if round_[: len(changed)] == changed]
         return found
 
     def count(self, round_: Round) -> int:
-        return min([part.count(round_) for part in self.parts])  # a generator takes more calls
+        return min([part.count(round_) for part in self.parts])  # a list is faster than a generator
 
     def behind(self, round_: Round, time: int) -> list[Firing]:
         return [firing for part in self.parts for firing in part.behind(round_, time)]
@@ -212,14 +212,14 @@ class _And:
 
 @dataclass(slots=True)
 class _Before:
-    """A part of an `and_` that is in fewer cycles than others. Once true in a round, it is true in all inner rounds."""
+    """A part of an `and_` that is in fewer cycles than other parts. Once true in a round, it is true in inner ones."""
 
     names: frozenset[str]
     part: _Gate
     depth: int
-    """How many of the cycles around the listening method the part is in."""
+    """How many of the cycles around the listener the part is in, too."""
     first: dict[Round, Round] = field(default_factory=dict)
-    """By round of these cycles: the round of the part in which it first came true there."""
+    """By round of these cycles: the round in which the part came true first."""
 
     def occurred(self, name: str, firing: Firing) -> list[Round]:
         changed = [round_ for round_ in self.part.occurred(name, firing) if self.part.count(round_)]

@@ -28,12 +28,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class FlowMethod(Generic[P, R]):
-    """A method of a flow. Called on a flow, it is a plain call of its function."""
+    """A method of a flow. To call it on a flow is a plain call of its function."""
 
     func: Callable[P, R]
     execution: Execution
     begins: bool = False
-    """Whether `@start` marks it."""
+    """Whether it has `@start`."""
     condition: Condition | None = None
     """The condition that starts the method."""
     routes: bool = False
@@ -79,23 +79,23 @@ class FlowMethod(Generic[P, R]):
 
     @cached_property
     def step_name(self) -> str:
-        """The name in the address of its step, if its condition has started it."""
+        """The name in the address of a step that the condition of the method has started."""
         return address_name(self.name, self.condition)
 
     @cached_property
     def parameters(self) -> Sequence[inspect.Parameter]:
-        """The parameters of the method, without the flow itself, `*args` and `**kwargs`: these get nothing."""
+        """The parameters of the method to which the flow passes arguments: all but `self`, `*args` and `**kwargs`."""
         _, *own = inspect.signature(self.func).parameters.values()
         return [one for one in own if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
 
     @cached_property
     def takes(self) -> str | None:
-        """The name of the parameter that is given the result of another method; None if none can be."""
+        """The name of the parameter that gets the result of the method before; None if there is none."""
         return next((one.name for one in self.parameters if one.kind is not one.KEYWORD_ONLY), None)
 
     @cached_property
     def declared(self) -> frozenset[str] | None:
-        """The labels that the method may return, by `emit` or its return annotation; None if neither lists them."""
+        """The labels that `emit` or the return annotation of the method lists; None if neither lists any."""
         return annotated_labels(self.func) if self.emit is None else self.emit
 
     def call(self, flow: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
@@ -103,7 +103,7 @@ class FlowMethod(Generic[P, R]):
         return self.execution.call(MethodType(self.func, flow), args, kwargs)
 
     def check_parameters(self, flow: str) -> None:
-        """Raise ConfigError if the flow could not call it."""
+        """Raise ConfigError if the flow could not call the method."""
         if not inspect.signature(self.func).parameters:
             raise ConfigError(f"{flow}.{self.name} takes no self; wanted a method: def {self.name}(self)")
         needed = [one for one in self.parameters if one.default is one.empty]
@@ -137,7 +137,7 @@ class Decorator:
 
     @property
     def __name__(self) -> str:
-        """Without parentheses it is given the function, which other methods name until the graph is checked."""
+        """The name of the function given to a decorator without parentheses, so that other methods can name it."""
         return self.condition.name if self.condition else self.of
 
     def __call__(self, func: Callable[P, R]) -> FlowMethod[P, R]:

@@ -24,12 +24,11 @@ providers = lazy("crewlite.state.providers")
 def persist(persistence: Any = None, verbose: bool = False) -> Any:
     """Keep the runs of a flow: `@persist()` on its class, or on one of its methods, which means the same.
 
-    A kickoff with `inputs={"id": ...}` then goes on with the run of that id: an unfinished run where it was; after a
-    finished one a new run begins with the state that it has left.
+    A kickoff with `inputs={"id": ...}` then continues the run with that id if it is unfinished. If it has finished, a
+    new run begins with its final state.
 
-    Args:
-        persistence: Where: a CheckpointConfig, such as SQLiteFlowPersistence makes. None: as `checkpoint=True`.
-        verbose: Has no effect. To show the progress, give the flow verbose=True.
+    Args: persistence: Where: a CheckpointConfig, such as SQLiteFlowPersistence makes. None: as `checkpoint=True`.
+    verbose: Has no effect. To show the progress, give the flow verbose=True.
 
     Raises ConfigError for anything else, and for a class that sets another `checkpoint`.
     """
@@ -51,7 +50,7 @@ def SQLiteFlowPersistence(db_path: str | os.PathLike[str] = "./.checkpoints.db")
 
 
 def _is_store(given: Any) -> bool:
-    """Return whether this is a class or an object that CrewAI would take as a store."""
+    """Return whether CrewAI would take this class or object as a store."""
     return not (isinstance(given, type) and issubclass(given, Flow)) and hasattr(given, "save_state")
 
 

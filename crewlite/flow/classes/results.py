@@ -24,7 +24,7 @@ codec.declare(CrewOutput | LiteAgentOutput)
 
 
 def declare_results(method: Callable[..., Any]) -> frozenset[type]:
-    """Declare the classes that a method names in its annotations, or that its module has; return the former."""
+    """Declare the classes that a method names in its annotations, and those that its module has; return the former."""
     named = codec.declare_hints(method)
     module = getattr(method, "__module__", "")
     if module in _known:
@@ -38,7 +38,7 @@ def declare_results(method: Callable[..., Any]) -> frozenset[type]:
 
 def encoded(value: Any) -> Json:
     """Encode what a method has returned, and declare its classes, so that it can be decoded here. Raises NotCodable."""
-    coded = codec.encode_to_keep(value)  # first: it refuses a value that contains itself
+    coded = codec.encode_to_keep(value)  # before `_declare`, as this refuses a value that contains itself
     if type(value) not in codec.IMMUTABLE:
         _declare(value)
     return coded
@@ -53,7 +53,7 @@ def _declare(value: Any) -> None:
             _declare(item)
     elif type(value) not in codec.IMMUTABLE:
         codec.declare(type(value))
-        if _is_data(type(value)):  # another class of its name may have been declared since
+        if _is_data(type(value)):  # prefer it to a class with the same name that was declared later
             codec.register(type(value))
 
 

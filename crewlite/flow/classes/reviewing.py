@@ -1,7 +1,7 @@
-"""Have a person look at what a method returns: the work, the question and the outcome are steps of their own.
+"""Have a person look at what a method returns. The work, the question and the outcome are separate steps.
 
-So a run that waits for the person, or is killed meanwhile, neither does the work again nor asks a second time, and no
-model says twice what an answer means.
+So a run that waits for the person, or is killed meanwhile, neither does the work again nor asks a second time, and a
+model says only once what an answer means.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def reviewed(
 
 
 def call(method: FlowMethod[Any, Any], flow: Flow[Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a method with feedback from another method of a run: the outcome, or without `emit` the feedback.
+    """Make one method's call of another that has feedback: return the outcome, or without `emit` the feedback.
 
     On the run's event loop, await the call. Raises ConfigError outside a run, where no answer could be recorded.
     """

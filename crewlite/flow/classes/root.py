@@ -61,7 +61,7 @@ class ClassRoot(Root[Outcome]):
     def defaults(self) -> JsonObject:
         """Return the values that the class itself gives fields of the state and arguments of start methods."""
         flow, cls = self._flow, type(self._flow)
-        kind, initial = cls.state_kind, cls.initial_state  # what an object was given instead is an input
+        kind, initial = cls.state_kind, cls.initial_state  # a setting of the object counts as an input
         arguments = {one.name: one.default for one in flow.graph.arguments}
         own = {name: values_of(initial)[name] for name in fields_set(initial)}
         fields = {name: value for name, value in {**kind.defaults, **own}.items() if name not in arguments}
@@ -75,19 +75,19 @@ class ClassRoot(Root[Outcome]):
             raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
 
     def check_beginning(self, inputs: Mapping[str, Any], record: Record) -> None:
-        """Raise ConfigError if these inputs make no initial state, and none is recorded that was made of them."""
+        """Raise ConfigError if these inputs make no valid initial state and none made of them is recorded."""
         recorded = BEGINNING in record.outcomes and inputs_at(record, BEGINNING)
         if not recorded or codec.digest(recorded) != codec.digest(recordable(inputs)):
             initial_values(self._flow, inputs, new_id="")
 
     def with_own_inputs(self, request: Request) -> Request:
-        """Return the request with the fields of the state that were set on the flow as inputs."""
+        """Return the request with the fields of the state that were set on the flow added to the inputs."""
         return request.with_preset(self._flow.first_inputs())
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
-        """Return a function that finds the turn of the state whose id is an input, if the flow has `@persist`.
+        """Return a function that finds the turn of the state whose id is an input; None without `@persist`.
 
-        `resume` asks for no more: an unfinished turn of the state is resumed in any case.
+        `resume` needs nothing more: an unfinished turn of the state is resumed in any case.
         """
         if request.from_checkpoint is None and self._flow.is_persisted and ID in (request.inputs or ()):
             return partial(turn_of, self._flow.state_kind, self.identity, replace(request, resume=False))
@@ -130,13 +130,13 @@ class ClassRoot(Root[Outcome]):
         progress = self.progress
         with at_work(self._flow) as own:
             drive = Drive(self._flow, own, inputs, self.classes)
-            progress.outcome = None  # of an attempt that failed
+            progress.outcome = None  # forget the outcome of a failed attempt
             try:
                 outcome = await drive.done()
             except BaseException:
                 progress.outcome = drive.left()
                 raise
-        progress.outcome = outcome  # before handlers hear of the end, as they may ask the flow for its state
+        progress.outcome = outcome  # before handlers of the end are called, as they may ask the flow for its state
         return outcome
 
 

@@ -1,9 +1,9 @@
 """The cycles of a flow, and the rounds in them: which turn of which cycle a method runs in.
 
-The rounds of a cycle begin with the method by which the cycle is entered; or, if branches enter it side by side, they
-end with the method that joins the branches. A round is a tuple with one number for each cycle around a method, the
+The rounds of a cycle begin with the method by which the cycle is entered; or, if several branches enter it, they end
+with the method that joins the branches. A round is a tuple with one number for each cycle around a method, the
 outermost first; outside of all cycles it is empty. Which round a method runs in follows from the graph and from what
-happened before it, never from which of two methods was faster, nor from the order in which a class writes its methods.
+happened before it, never from which of two methods was faster, nor from the order in which a class defines its methods.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Cycles(NamedTuple):
     def way(self, path: Path, to: Path, listener: str | None, by: str | None = None) -> Way:
         """Return how the round changes on the way from the cycles `path` to the cycles `to`.
 
-        `listener`: the method that starts; None for a part of a condition, with which no round begins. `by`: the method
+        `listener`: the method that starts; None for a part of a condition, which begins no round. `by`: the method
         whose end starts it.
         """
         both = shared(path, to)
@@ -91,7 +91,7 @@ class Cycles(NamedTuple):
         return Way(both, begins or ends, (1,) * (len(to) - both))
 
     def ranks(self, following: Mapping[str, Sequence[str]]) -> dict[str, int]:
-        """Return how far each method is from the beginning: the length of the longest way to it within a round."""
+        """Return each method's distance from the beginning: the length of the longest way to it within a round."""
         before: dict[str, list[str]] = {name: [] for name in self.paths}
         entering = dict[str, list[str]]()  # by cycle: the methods outside that may start it
         begun = dict[str, list[str]]()  # by cycle: the methods with which its later rounds begin
@@ -105,7 +105,7 @@ class Cycles(NamedTuple):
                 before[other].append(name)
                 for cycle in to[way.around_both :]:
                     entering.setdefault(cycle, []).append(name)
-        for cycle, others in begun.items():  # a later round is as far as the first one
+        for cycle, others in begun.items():  # a later round begins as far from the beginning as the first one
             for other in others:
                 before[other] += entering.get(cycle, ())
 
@@ -157,11 +157,11 @@ class _Graph:
         return len(component) > 1 or component[0] in self._following.get(component[0], ())
 
     def joins(self, cycle: Collection[str], begins: Collection[str]) -> set[str]:
-        """Return the method that ends the rounds of a cycle which begins with several; more than one if they are alike.
+        """Return the method that ends the rounds of a cycle in which several may begin; several if they are alike.
 
         All branches come to such a method: without it, each cycle that is left can be entered at one method only. Of
-        several such methods it is the last one before the next round, and a router if one of them is, as labels lead
-        to the next round. There may be none.
+        several such methods it is the last one before the next round, and a router if one of them is, as labels lead to
+        the next round. There may be none.
         """
         steps = self._steps(cycle, begins)
 
@@ -178,7 +178,7 @@ class _Graph:
         return all(self._ways_in(one) == 1 for one in left)
 
     def _ways_in(self, cycle: Collection[str]) -> int:
-        """Return with how many of its methods a cycle can begin."""
+        """Return at how many of its methods a cycle can be entered."""
         members = {*cycle}
         return sum(name in self._entries or not self.before[name] <= members for name in cycle)
 
@@ -193,9 +193,9 @@ class _Graph:
 
 
 def _visited(start: str, edges: Mapping[str, Collection[str]], members: Collection[str], seen: set[str]) -> list[str]:
-    """Return the members not `seen` that edges lead to from `start`, each behind those that it leads to.
+    """Return the members not in `seen` that edges lead to from `start`, each after those that it leads to.
 
-    Without recursion, as a way may be longer than the stack of Python is deep.
+    Without recursion, as a way may be longer than Python's stack.
     """
     found = list[str]()
     visits = [] if start in seen else [(start, iter(edges.get(start, ())))]

@@ -14,11 +14,11 @@ from crewlite.system.forked import in_child, lock
 
 
 class Running(NamedTuple):
-    """The flow whose method is running, and the state that the method's step sees."""
+    """The running method of a flow, and the state that the method's step sees."""
 
     flow: object
     own: object
-    """The flow as the method has it: `flow`, or this kickoff's copy (see `at_work`)."""
+    """The method's `self`: `flow`, or this kickoff's copy (see `at_work`)."""
     view: View
     outer: Running | None
     """The enclosing method, if this flow was kicked off inside a method."""
@@ -38,7 +38,7 @@ _owned: dict[int, tuple[object, object, dict[str, object]]] = {}
 """(object on which a kickoff calls methods, its flow, the object's attributes when the kickoff began) for each kickoff
 at work in this process, by the object's id."""
 _owning = lock()
-in_child(_owned.clear)  # they stay with the parent
+in_child(_owned.clear)  # these kickoffs are at work in the parent
 
 
 def method_of(flow: object) -> Running | None:
@@ -50,7 +50,7 @@ def method_of(flow: object) -> Running | None:
 
 
 def original(flow: T) -> T:
-    """Return the flow of which this object is the copy of a kickoff; for code of no such method, the object itself."""
+    """Return the flow itself, also for the copy of it on which a kickoff calls methods (see `at_work`)."""
     method = method_of(flow)
     return cast(T, method.flow) if method else flow
 
@@ -59,8 +59,8 @@ def original(flow: T) -> T:
 def at_work(flow: T) -> Iterator[T]:
     """Note in the block that a kickoff of the flow is at work, and yield the object on which its methods are called.
 
-    Of kickoffs at the same time, one has the flow itself, and each other one a copy of it as it was before: no method
-    sees an attribute that a method of another kickoff has set meanwhile.
+    Of several kickoffs at the same time, one gets the flow itself, and each other one a copy with the attributes that
+    the flow had before: no method sees an attribute that a method of another kickoff has set.
     """
     with _owning:
         before = _owned[id(flow)][2] if id(flow) in _owned else dict(vars(flow))

@@ -32,7 +32,7 @@ def check_attributes(flow: str, base: type, attributes: Mapping[str, object], se
 
     `base`: the class of all flows. `settings`: those that a flow has.
     """
-    wanted = [name for name in settings if name != "name"]  # `names` is an attribute like any other
+    wanted = [name for name in settings if name != "name"]  # a user's attribute `names` is no misspelling of it
     for name, value in attributes.items():
         if name in settings or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
             continue

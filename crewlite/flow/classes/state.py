@@ -35,7 +35,7 @@ _warned_of: weakref.WeakSet[type] = weakref.WeakSet()
 
 
 class FlowState(BaseModel):
-    """A state with an `id`, as in CrewAI: `class Draft(FlowState)`. Any other class of a state gets an `id` too."""
+    """A state with an `id`, as in CrewAI: `class Draft(FlowState)`. States of any other class get an `id` too."""
 
     id: str = ""
 
@@ -79,7 +79,7 @@ class StateKind:
 
     @cached_property
     def _blank(self) -> BaseModel | None:
-        """An empty object of the class, to be copied; None if the class does work of its own for each object."""
+        """An empty object of the class, to be copied; None if each new object of the class runs code of its own."""
         if self.model is None or self.model.__pydantic_post_init__:
             return None
         made = self.model.model_construct()
@@ -96,7 +96,7 @@ class StateKind:
         return self.is_open or name in self.fields
 
     def begun_with(self, flow: str, given: Any) -> StateKind:
-        """Return the kind of a state from `initial_state`: a class, or values of fields. Raises ConfigError."""
+        """Return the kind of state that `initial_state` gives: a class, or values of fields. Raises ConfigError."""
         if self.model is None or not isinstance(given, Mapping):
             return StateKind.of(flow, given)
         self.check(flow, given)
@@ -114,7 +114,7 @@ class StateKind:
             return {}
         try:
             return self.model()
-        except ValidationError:  # a field without a default, which inputs must give
+        except ValidationError:  # for a field without a default, which inputs must set
             return self.model.model_construct()
 
     def check(self, flow: str, names: Mapping[str, Any]) -> None:
@@ -135,9 +135,9 @@ class StateKind:
         return {**values, ID: values.get(ID) or new_id}
 
     def merged(self, flow: str, initial: Any, inputs: Mapping[str, Any], what: str = "the input") -> dict[str, Any]:
-        """Return the fields of `initial`, with `inputs` in place of some.
+        """Return the fields of `initial`, some replaced by `inputs`.
 
-        Raises ConfigError for an invalid one, which it calls `what`.
+        Raises ConfigError for an invalid field; `what` is its name in the message.
         """
         values = values_of(initial)
         if self.model is None:
@@ -149,7 +149,7 @@ class StateKind:
         return values
 
     def made(self, values: Mapping[str, Any]) -> Any:
-        """Return a state object with these values."""
+        """Return a state object for programs with these values."""
         if self.model is None:
             return dict(values)
         made = self.model.model_construct()
@@ -158,7 +158,7 @@ class StateKind:
         return made
 
     def seen(self, view: View) -> Any:
-        """Return the state as a step sees it: the same object each time, whose changes are those of the step."""
+        """Return the state as a step sees it: the same object each time. Changes of it are changes by the step."""
         if self.model is None:
             return StepState(view)
         mirror, values = view.mirror, view.values
@@ -168,10 +168,10 @@ class StateKind:
         return mirror.shown
 
     def _with_defaults(self, values: Mapping[str, Any]) -> BaseModel:
-        """Return an object with defaults for fields without a value, such as one that was added to the class since."""
+        """Return an object with defaults for fields without a value, such as one that was added to the class later."""
         assert self.model
         if self._blank and all(name in values for name in self.fields):
-            return BaseModel.__copy__(self._blank)  # a new one would get defaults that are dropped again
+            return BaseModel.__copy__(self._blank)  # no field needs a default
         if missing := [
             name for name, field in self.model.model_fields.items() if field.is_required() and name not in values
         ]:
@@ -226,7 +226,7 @@ def values_of(state: Any) -> dict[str, Any]:
 
 
 def fields_set(initial: Any) -> Collection[str]:
-    """Return the fields that an `initial_state` sets itself: those of a mapping or an object that are no defaults."""
+    """Return the fields that an `initial_state` sets: of an object, those that differ from their defaults."""
     if not isinstance(initial, BaseModel):
         return [*initial] if isinstance(initial, Mapping) else ()
     changed = (
@@ -236,7 +236,7 @@ def fields_set(initial: Any) -> Collection[str]:
 
 
 def _is_changed(field: FieldInfo, value: Any) -> bool:
-    """Return whether a value differs from the default of its field; False if each call makes a different default."""
+    """Return whether a value differs from the default of its field; False if a factory makes each default anew."""
     if field.is_required() or field.default_factory_takes_validated_data:
         return False
     one, other = (comparable(field.get_default(call_default_factory=True, validated_data={})) for _ in range(2))
@@ -244,7 +244,7 @@ def _is_changed(field: FieldInfo, value: Any) -> bool:
 
 
 class Outcome(NamedTuple):
-    """The outcome of a kickoff: the result of its last method, its final state, encoded, its usage, its feedback."""
+    """The outcome of a kickoff: the result of its last method, final state (encoded), usage and feedback."""
 
     result: Any
     state: Mapping[str, Json]
@@ -253,12 +253,12 @@ class Outcome(NamedTuple):
     """What people have said to the results of methods."""
 
     def made(self, kind: StateKind) -> Any:
-        """Return the state as an object for programs."""
+        """Return the final state as an object for programs."""
         return kind.made({name: codec.decode(value) for name, value in self.state.items()})
 
 
 def _fill(state: BaseModel, values: Mapping[str, Any]) -> None:
-    """Set fields without validation, so that recorded values become what the program had set."""
+    """Set fields without validation, so that recorded values are again what the program had set."""
     fields, own, extra = type(state).model_fields, vars(state), state.__pydantic_extra__
     for name, value in values.items():
         if name in fields:
@@ -280,10 +280,10 @@ class _Mirror:
         """The values as they were last read or written."""
 
     def read(self, values: Values) -> None:
-        """Make the object and the values of its step equal.
+        """Bring the object and the values of its step together.
 
-        Fields that the method has set are written to `values` first. Then the fields whose values other code has
-        changed, such as a child step, are set in the object.
+        Fields that the method has set are written to `values` first. Then fields whose values other code has changed,
+        such as a child step, are set in the object.
         """
         self.write(values)
         known = self._known
@@ -300,7 +300,7 @@ class _Mirror:
                 values[name] = self._known[name] = value
 
     def _warn_of_private(self) -> None:
-        """Warn, once for a class, if code has set a private attribute: another method does not see it."""
+        """Warn, once for a class, if code has set a private attribute, as other methods do not see it."""
         kind, now = type(self.shown), self.shown.__pydantic_private__ or {}
         changed = [name for name, value in now.items() if value is not self._private.get(name, _NONE)]
         if changed and kind not in _warned_of:
@@ -317,7 +317,7 @@ _NONE = object()
 
 
 def warn_of_late_changes(flow: str, handed_out: tuple[Any, Any] | None) -> None:
-    """Warn of fields of the state that a program has set after a kickoff, as the next one does not begin with them."""
+    """Warn of fields of the state that a program has set after a kickoff, as no later kickoff begins with them."""
     if handed_out is None:
         return
     now, then = ({name: comparable(one) for name, one in values_of(left.state).items()} for left in handed_out)

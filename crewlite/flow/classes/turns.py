@@ -1,7 +1,7 @@
-"""The turns of a state that `@persist` keeps: each is a run, and each begins with what the one before has left.
+"""The turns of a state that `@persist` keeps: each is a run, and begins with the final state of the turn before it.
 
-The id of the state names the first run; those that follow are `ID.2`, `ID.3` and so on. So a turn can be resumed,
-forked and read like any run, and of two kickoffs that want to be the next turn only one gets its name.
+The id of the state is the name of the first run; later ones are named `ID.2`, `ID.3` and so on. So a turn can be
+resumed, forked and read like any run, and of two kickoffs that want to be the next turn only one gets its name.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from crewlite.state.journal.lineage import find_lineage, readable_branches
 from crewlite.state.providers import Store, exists, opened, provider_for, run_ids
 
 _LONGEST = 90
-"""Of an id, in characters. A name has 100 at most, and each turn has that of the id with its number behind it."""
+"""The most characters of an id. A run's name has 100 at most, and that of a turn is the id with a number behind it."""
 _DIGEST = "take a digest of it: hashlib.sha256(text.encode()).hexdigest()[:32]"
 _REMEMBERED = 100
-"""Of so many of the latest turns a state knows the operations. Each turn records them all, with some 50 bytes each."""
+"""The number of latest turns whose operations are known. Each turn records them all, with some 50 bytes each."""
 
 
 def turn_of(kind: StateKind, identity: str, request: Request, config: CheckpointConfig) -> Request:
     """Return the request with the turn that it asks for, a recorded one or the next one. Reads the store.
 
-    A name that a run of another state has is passed over.
+    A turn's name that a run of another state already has is skipped.
 
     Raises ConfigError for an id that cannot name a run and for a run_id of another state, RefError for an operation
     whose turn was deleted.
@@ -66,7 +66,7 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
 
 
 class _Turns(NamedTuple):
-    """What a store has of a state: its newest turn, and the name that the next one gets."""
+    """What a store has of a state: its newest turn, and the free name for the next one."""
 
     state_id: str
     free: str
@@ -104,7 +104,7 @@ class _Turns(NamedTuple):
     def check_names(self) -> None:
         """Raise ConfigError if the turns that follow could not be named after the id.
 
-        A state that has turns already goes on for as long as there is room.
+        A state that has turns already may have more until a name would be too long.
         """
         if not self.newest and (len(self.state_id) > _LONGEST or self.state_id.endswith(".")):
             raise ConfigError(
@@ -126,9 +126,9 @@ class _Turns(NamedTuple):
 
 
 def _again(request: Request, turns: _Turns, record: Record) -> Request:
-    """Return the request for a recorded turn. It has no inputs if those of the caller are the recorded ones."""
+    """Return the request for a turn that is recorded. It passes no inputs if the caller's are the recorded ones."""
     given, recorded = request.inputs_of_caller or {}, record.run["inputs"]
-    exact = not codec.holds_secret(recorded)  # else the record has masks
+    exact = not codec.holds_secret(recorded)  # else a mask replaces the secret in the record
     asked = {name: codec.encode(value) for name, value in given.items() if name != ID}
     same = exact and all(name in recorded and value == recorded[name] for name, value in asked.items())
     return replace(
@@ -145,7 +145,7 @@ def _operation(request: Request) -> str:
 
 
 def _turns(store: Store, state_id: str, identity: str) -> _Turns:
-    """Read the newest turn. A run of its name that is of another flow is left to the kickoff, which refuses it."""
+    """Read the newest turn. If that name belongs to a run of another flow, the kickoff refuses it later."""
     numbers = {number: one for one in run_ids(store, state_id) if (number := number_of_turn(one, state_id))}
     free = ""
     for number in sorted(numbers, reverse=True):

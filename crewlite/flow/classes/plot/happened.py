@@ -34,7 +34,7 @@ class Start:
     method: str
     state: State
     began: float | None
-    """Seconds since the branch began, negative for what a fork has inherited; None if it is not recorded."""
+    """Seconds from the beginning of the branch; negative if a fork has inherited this start; None if not recorded."""
     seconds: float
     text: str
     """The result of this start, the question that it waits for, or its error."""
@@ -50,7 +50,7 @@ class Happened:
     run: RunHistory
     starts: Sequence[Start]
     of: Mapping[str, Sequence[Start]]
-    """The starts of each method that has any, in their order."""
+    """The starts of each method that was started, in order."""
     seconds: float
     """From the beginning of the branch to its last recorded outcome of a method."""
     labels: Mapping[str, set[str]]
@@ -59,7 +59,7 @@ class Happened:
     """The status of the run, as `RunHistory.status_text`."""
 
     def state(self, method: str) -> State:
-        """Return the state of a method: of several starts, that of the one which needs most attention."""
+        """Return the state of a method. Of several starts, the one that needs most attention gives it."""
         order: tuple[State, ...] = ("failed", "waiting", "interrupted", "at work", "finished")
         states = {start.state for start in self.of.get(method, ())}
         return next((state for state in order if state in states), "not reached")
@@ -140,7 +140,7 @@ def _start(address: str, steps: Sequence[StepView], question: str | None, begun:
 def _label(graph: Graph, method: str, value: Any) -> str | None:
     try:
         return graph.label(method, value)
-    except ConfigError:  # the router was another one when the run was made
+    except ConfigError:  # the router has changed since the run
         return None
 
 

@@ -16,10 +16,10 @@ BADGE = 9.0  # how far a badge stands out above its box
 _SPACE = 26.0  # between two boxes of a row
 _LANE = 8.0  # the width of a lane
 _EDGE = 24.0  # around the picture
-_BOW = GAP / 4  # more where a line back leaves the last row, or arrives at the first
+_BOW = GAP / 4  # added where a line back leaves the last row or arrives at the first
 _ORDERING, _SETTLING = 16, 32  # sweeps over all rows
-_HEAVY = 12.0  # how much less a box gives way than a lane
-_STRAIGHT = 6.0  # how much more two lanes of a line pull each other than two boxes do
+_HEAVY = 12.0  # weight of a box; a lane has 1, so it gives way more
+_STRAIGHT = 6.0  # pull between two lanes of a line; it is 1 between others
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class _Net:
     rows: dict[str, int]
     widths: dict[str, float]
     near: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
-    """What each box or lane should stand near to, and how strongly it is pulled there."""
+    """For each box or lane: what it should stand near to, and how strongly it is pulled there."""
 
     def __post_init__(self) -> None:
         self.near = {name: [] for name in self.rows}
@@ -91,7 +91,7 @@ class _Net:
         way = [source, *lanes, target]
         for one, other in pairwise(way):
             pull = _STRAIGHT if one in lanes and other in lanes else 1.0
-            beside = self.rows[one] == self.rows[other]  # a lane of a line back keeps near its box, which does not move
+            beside = self.rows[one] == self.rows[other]  # box and lane of a line back: only the lane moves
             if not beside or one in lanes:
                 self.near[one].append((other, pull))
             if not beside or other in lanes:

@@ -95,7 +95,7 @@ def page(graph: Graph, name: str, found: Happened | None) -> str:
         name=name,
         boxes=boxes,
         layout=layout,
-        lines=sorted(drawn, key=lambda line: line[2]),  # those that were taken above the others
+        lines=sorted(drawn, key=lambda line: line[2]),  # lines of the run are drawn above the others
         possible=possible,
         height=BOX,
         found=found,
@@ -133,7 +133,7 @@ def _about(method: str, kind: str, found: Happened | None) -> str:
 
 
 def _passed(found: Happened | None, source: str, labels: Sequence[str | None]) -> bool:
-    """Return whether a run has gone along a line. `labels`: those of its edges; None for one that any end takes."""
+    """Return whether a run has gone along a line. `labels`: those of its edges; None if one has no label."""
     if found is None:
         return False
     finished = any(one.state == "finished" for one in found.of.get(source, ()))
