@@ -278,7 +278,6 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
             response_format = response_format or self._response_format
         if request.inputs is None and request.run_id is None and request.from_checkpoint is None:
             self.check({})
-        self.settle()
         made: Root[LiteAgentOutput] = root.AgentRoot(self, response_format, own.turn, own.files)
         return made
 

@@ -171,9 +171,18 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Crew:
+        self._check()
+        return self
+
+    def _check(self) -> None:
+        """Raise ConfigError if its parts do not fit together: they may have been set since it was made."""
+        given = self.agents if "agents" in self.model_fields_set else FrozenList[Agent]()
+        if not given:  # not as a field that is set: a copy with other tasks has the agents of those
+            vars(self)["agents"] = FrozenList(dict.fromkeys(task.agent for task in self.tasks if task.agent))
+            self.__pydantic_fields_set__.discard("agents")
         problems = list[str]()
         managed = self.process is Process.hierarchical
-        problems += self._managed_by() if managed else ()
+        problems += self._managed_by(given) if managed else ()
         people, earlier = self.people(), set[Task]()
         for task in self.tasks:
             if task.agent is None and not managed:
@@ -189,11 +198,6 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
             problems.append("a task is listed twice; make a second Task")
         if problems:
             raise ConfigError("; ".join(problems))
-        if not self.agents:  # not as a field that is set: a copy with other tasks has the agents of those
-            vars(self)["agents"] = FrozenList(dict.fromkeys(task.agent for task in self.tasks if task.agent))
-        for part in (*self.tasks, *people):
-            part.settle()
-        return self
 
     def _where_is(self, task: Task) -> str:
         """Return in words where a task is that an earlier one in the list builds on."""
@@ -210,7 +214,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         tools = (*(doing.tools if doing else ()), *task.tools)
         yield from problems_of(f"task {task.title!r}", [one.role for one in coworkers], tools)
 
-    def _managed_by(self) -> Iterator[str]:
+    def _managed_by(self, given: Sequence[Agent]) -> Iterator[str]:
         """Yield the problems that keep the crew from being hierarchical."""
         if self.manager_llm is None and self.manager_agent is None:
             yield "a hierarchical crew needs manager_llm=... or manager_agent=..."
@@ -218,7 +222,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
             yield "manager_agent has tools; a manager works through the agents, so give the tools to one of them"
         if self.manager_agent and self.manager_agent in self.agents:
             yield "manager_agent is also one of the agents; a manager works through others"
-        if not self.agents and any(task.agent in (None, self.manager_agent) for task in self.tasks):
+        if not given and any(task.agent in (None, self.manager_agent) for task in self.tasks):
             yield "a task without an agent, or with the manager as its agent, needs agents=[...] to delegate to"
 
     @property
@@ -242,7 +246,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
 
     def as_root(self, request: Request) -> Root[CrewOutput]:
         """Build the Root that the engine runs. Raises NoModel, which names every agent without a model."""
-        self.settle()
+        self._check()
         made: Root[CrewOutput] = root.CrewRoot(self)
         return made
 

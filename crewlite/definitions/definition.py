@@ -1,7 +1,8 @@
-"""The base classes of definitions: frozen from their first use, with one readable error for all invalid fields."""
+"""The base classes of definitions: frozen while a run is at work, with one readable error for all invalid fields."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import re
@@ -87,12 +88,13 @@ class Definition(Described):
     """A description of work. It holds no state of runs, so several runs may use it at the same time.
 
     Two definitions are equal only if they are the same object, even if all their fields are equal. Fields may be set
-    until the definition is settled, which happens when it becomes part of a crew or is kicked off.
+    while no kickoff is at work with the definition; the next kickoff goes by them.
     """
 
     model_config = ConfigDict(frozen=False)  # `__setattr__` says until when
 
-    _settled: bool = PrivateAttr(default=False)
+    _kickoffs: set[object] = PrivateAttr(default_factory=set)
+    """One object for each kickoff that is at work with it. Copies that are bound to a run share it."""
     _pace: Pace = PrivateAttr(default_factory=Pace)
     """The model calls that its `max_rpm` paces. Copies share it."""
     _bound: Any = PrivateAttr(default=None)
@@ -167,18 +169,9 @@ class Definition(Described):
     def with_(self, **changes: Any) -> Self:
         """Return a copy with these fields changed: `task.with_(context=[research])`. Raises ConfigError if invalid."""
         made = _made_of(self, changes)
-        kept = {name: value for name, value in (self.__pydantic_private__ or {}).items() if name != "_settled"}
+        kept = {name: value for name, value in (self.__pydantic_private__ or {}).items() if name != "_kickoffs"}
         made.__pydantic_private__ = (made.__pydantic_private__ or {}) | kept
         return made
-
-    @property
-    def settled(self) -> bool:
-        """Whether its fields can no longer be set, because a crew or a run relies on them."""
-        return self._settled
-
-    def settle(self) -> None:
-        """Refuse to set fields from now on."""
-        self._settled = True
 
     @classmethod
     def problems_in(cls, fields: Mapping[str, Any], *, all_given: bool) -> list[tuple[str, str]]:
@@ -196,8 +189,8 @@ class Definition(Described):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in type(self).model_fields:
             super().__setattr__(name, value)
-        elif self._settled:
-            # a program may assign the same agent again for each crew; that changes nothing
+        elif self._kickoffs:
+            # a callback may assign the same agent again for each task; that changes nothing
             if (tuple(value) if isinstance(value, list) else value) != getattr(self, name):
                 raise ConfigError(_cannot_be_set(type(self), name))
         else:
@@ -219,6 +212,19 @@ class Definition(Described):
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
+
+
+@contextlib.contextmanager
+def in_use(definitions: Iterable[Definition]) -> Iterator[None]:
+    """While the block runs, refuse to set fields of these definitions, because a kickoff relies on them."""
+    kickoff, uses = object(), [definition._kickoffs for definition in definitions]
+    for use in uses:
+        use.add(kickoff)
+    try:
+        yield
+    finally:
+        for use in uses:
+            use.discard(kickoff)
 
 
 def check_takes(value: object, field: str, argument: str) -> None:
@@ -296,11 +302,14 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     if name not in cls.model_fields:
         hint = meant_setting(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
         return f"{kind} has no field {name!r}; {hint}"
-    copied = f".with_({name}=...)" if issubclass(cls, Definition) else f".model_copy(update={{{name!r}: ...}})"
-    when = "once a crew is made of it, or it is kicked off" if issubclass(cls, Definition) else "once it is made"
+    if issubclass(cls, Definition):
+        copied = f"{kind.lower()}.with_({name}=...)"
+        found = f"{name!r} of {an(kind)} cannot be set while a run is at work with it"
+        return f"{found}: set it when the run has ended, or make a copy: {copied}"
     return (
-        f"{name!r} of {an(kind)} cannot be set: {an(kind)} is frozen {when}, as many runs may use it at once. "
-        f"Pass it to the constructor, {kind}({name}=...), or make a copy: {kind.lower()}{copied}"
+        f"{name!r} of {an(kind)} cannot be set: {an(kind)} is frozen once it is made, as many runs may use it at once. "
+        f"Pass it to the constructor, {kind}({name}=...), or make a copy: "
+        f"{kind.lower()}.model_copy(update={{{name!r}: ...}})"
     )
 
 

@@ -22,8 +22,8 @@ class FrozenList(tuple[T, ...]):
         def __getattr__(self, name: str) -> Any:
             if name in _OF_LISTS_ONLY:
                 raise AttributeError(
-                    f"A field of a definition has no {name!r}, as it is not changed in place. Before its first use, "
-                    "set the field to another list: crew.tasks = [*crew.tasks, task]"
+                    f"A field of a definition has no {name!r}, as it is not changed in place. "
+                    "Set the field to another list: crew.tasks = [*crew.tasks, task]"
                 )
             return self.__getattribute__(name)  # which raises the error with which it was not found
 

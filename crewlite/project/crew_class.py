@@ -193,7 +193,7 @@ class Method:
         wanted = _WANTED.get(self.kind)
         if wanted and not isinstance(made, wanted):
             raise ConfigError(f"{where} returned {what_is(made)}; wanted {an(wanted.__name__)}")
-        if isinstance(made, Task) and made.name is None and not made.settled:
+        if isinstance(made, Task) and made.name is None:
             made.name = self.name
         return _with_callbacks(instance, made) if isinstance(made, Crew) else made
 

@@ -154,14 +154,12 @@ def test_tasks_that_build_on_each_other_are_refused():
         Crew(tasks=[one, other])
 
 
-def test_definitions_are_frozen_and_twins_are_two():
+def test_twins_are_two():
     who = agent("x")
     one, two = (Task(description="same", expected_output="same", agent=who) for _ in range(2))
     assert one != two
     assert len({one, two}) == 2
     assert Crew(agents=[who], tasks=[one]).process is Process.sequential
-    with pytest.raises(ValueError, match="frozen"):
-        one.description = "other"
 
 
 def test_one_crew_runs_many_times_at_once_and_shares_nothing():

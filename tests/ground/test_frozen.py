@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import get_type_hints
 
 import pytest
@@ -11,7 +12,8 @@ from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, ToolCall, to
 from crewlite.definitions.frozen_list import FrozenList
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable, seen
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, Suspended
+from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 
 
@@ -21,44 +23,135 @@ def look(where: str) -> str:
     return where
 
 
-def crew():
-    """A crew that was kicked off, and what it is made of."""
-    agent = Agent(role="Clerk", goal="answer", llm="offline")
-    task = Task(description="Do", expected_output="x", agent=agent)
-    made = Crew(agents=[agent], tasks=[task])
-    made.kickoff()
+def crew(answer="offline"):
+    """A crew of one agent and one task, with a model that answers by this function."""
+    agent = Agent(role="Clerk", goal="answer", llm=ScriptedLLM(answer) if callable(answer) else answer)
+    task = Task(name="do", description="Do", expected_output="x", agent=agent)
+    return Crew(agents=[agent], tasks=[task])
+
+
+def at_work(change):
+    """A crew that calls `change(crew)` while a run is at work with it."""
+    made = crew(lambda said: str(change(made)))
     return made
 
 
+def echo(said):
+    """The first line of what a model is asked."""
+    return said[-1]["content"].splitlines()[0]
+
+
 @pytest.mark.parametrize(
-    ("thing", "name"),
-    [
-        (lambda: crew().agents[0], "role"),
-        (lambda: crew().tasks[0], "context"),
-        (crew, "tasks"),
-        (CheckpointConfig, "location"),
-    ],
-    ids=["agent", "task", "crew", "config"],
+    ("part", "name"),
+    [(lambda made: made.agents[0], "role"), (lambda made: made.tasks[0], "context"), (lambda made: made, "tasks")],
+    ids=["agent", "task", "crew"],
 )
-def test_what_is_in_use_says_what_to_do_instead(thing, name):
-    made = thing()
-    how = "model_copy" if isinstance(made, CheckpointConfig) else rf"{type(made).__name__.lower()}\.with_\({name}="
-    with pytest.raises(ConfigError, match=rf"{name!r} of an? \w+ cannot be set.*{name}=.*{how}"):
-        setattr(made, name, "other")
+def test_what_a_run_is_at_work_with_says_what_to_do_instead(part, name):
+    def change(made):
+        how = rf"while a run is at work with it.*{type(part(made)).__name__.lower()}\.with_\({name}=\.\.\.\)"
+        with pytest.raises(ConfigError, match=rf"{name!r} of an? \w+ cannot be set {how}"):
+            setattr(part(made), name, "other")
+        with pytest.raises(ConfigError, match="cannot be set"):
+            delattr(part(made), name)
+
+    assert at_work(change).kickoff().raw == "None"
+
+
+def test_a_field_of_a_config_says_what_to_do_instead():
+    config = CheckpointConfig()
+    with pytest.raises(ConfigError, match=r"'location' of a CheckpointConfig cannot be set.*location=.*model_copy"):
+        config.location = "other"
     with pytest.raises(ConfigError, match="cannot be set"):
-        delattr(made, name)
+        del config.location
 
 
 def test_a_field_of_a_definition_in_use_may_be_set_to_what_it_is():
+    def change(made):
+        [task] = made.tasks
+        task.agent, task.expected_output, made.tasks = made.agents[0], "x", [task]
+        with pytest.raises(ConfigError, match="'agent' of a Task cannot be set"):
+            task.agent = Agent(role="Clerk", goal="answer", llm="offline")
+        return (task.agent, made.tasks) == (made.agents[0], (task,))
+
+    assert at_work(change).kickoff().raw == "True"
+
+
+def test_the_next_kickoff_goes_by_what_was_set_since_the_last_one():
+    made, heard = crew(echo), []
+    assert "Do" in made.kickoff().raw
+    made.tasks[0].description, made.task_callback = "Count", heard.append
+    assert "Count" in made.kickoff().raw
+    assert len(heard) == 1
+    made.tasks = [made.tasks[0].with_(description="Sum up")]
+    assert "Sum up" in made.kickoff().raw
+
+
+def test_what_was_set_is_checked_with_the_rest_of_the_crew_at_the_kickoff():
     made = crew()
-    [task] = made.tasks
-    task.agent, task.expected_output, made.tasks = made.agents[0], "x", [task]
-    assert (task.agent, made.tasks) == (made.agents[0], (task,))
-    with pytest.raises(ConfigError, match="'agent' of a Task cannot be set"):
-        task.agent = Agent(role="Clerk", goal="answer", llm="offline")
+    [first] = made.tasks
+    second = Task(description="Do more", expected_output="x", agent=first.agent)
+    made.tasks = [first, second]
+    first.context = [second]
+    with pytest.raises(ConfigError, match="task 'do' builds on 'Do more', which comes later"):
+        made.kickoff()
+    first.context, first.agent = [], None
+    with pytest.raises(ConfigError, match="task 'do' has no agent"):
+        made.kickoff()
 
 
-def test_a_definition_may_be_set_until_a_crew_is_made_of_it():
+def test_a_crew_that_was_given_no_agents_has_those_that_its_tasks_have_at_the_kickoff():
+    [task] = crew().tasks
+    for given in ({}, {"agents": []}):
+        made = Crew(tasks=[task], **given)
+        task.agent = Agent(role="Deputy", goal="answer", llm="offline")
+        assert made.kickoff().tasks_output[0].agent == "Deputy"
+        assert made.agents == (task.agent,)
+
+
+def test_a_run_that_failed_or_waits_is_at_work_with_nothing():
+    def fail(said):
+        raise ValueError("no")
+
+    made = crew(fail)
+    with pytest.raises(ValueError, match="no"):
+        made.kickoff()
+    made.agents[0].llm = "offline"
+    made.tasks[0].human_input, made.checkpoint = True, CheckpointConfig(provider=InMemoryProvider())
+    with pytest.raises(Suspended):
+        made.kickoff()
+    made.tasks[0].human_input = False
+    assert made.kickoff().raw
+
+
+def test_while_one_of_two_runs_is_at_work_nothing_can_be_set():
+    begun, go = threading.Barrier(3), [threading.Event(), threading.Event()]
+
+    def hold(output):
+        begun.wait(30)
+        go[int(output.raw.partition("number ")[2][0])].wait(30)
+
+    made = crew(echo)
+    made.tasks[0].description, made.tasks[0].callback = "number {n}", hold
+    handles = [made.submit(inputs={"n": n}) for n in range(2)]
+    begun.wait(30)
+    for number, handle in enumerate(handles):
+        with pytest.raises(ConfigError, match="cannot be set while a run is at work"):
+            made.tasks[0].description = "other"
+        go[number].set()
+        handle.result()
+    made.tasks[0].description = "other"
+
+
+def test_a_fork_shares_its_parts_with_the_crew_that_was_forked():
+    made = crew(echo)
+    made.checkpoint = CheckpointConfig(provider=InMemoryProvider())
+    made.kickoff(run_id="first")
+    fork = made.fork("first", rerun=["task:do"])
+    made.tasks[0].description = "Count"
+    assert "Count" in fork.kickoff().raw
+
+
+def test_a_value_that_does_not_fit_changes_nothing():
     agent = Agent(role="Clerk", goal="answer")
     research = Task(description="Research", expected_output="x")
     write = Task(description="Write", expected_output="x", agent=agent)
@@ -72,9 +165,6 @@ def test_a_definition_may_be_set_until_a_crew_is_made_of_it():
     with pytest.raises(ConfigError, match="Task: description"):
         write.description = ""
     assert write.context == (research,), "what was refused has changed nothing"
-    Crew(tasks=[research, write]).kickoff()
-    with pytest.raises(ConfigError, match="cannot be set"):
-        write.context = []
 
 
 def test_a_copy_with_other_fields_is_checked_like_a_new_one():
@@ -89,21 +179,12 @@ def test_a_copy_with_other_fields_is_checked_like_a_new_one():
         task.with_(description="")
 
 
-def test_a_crew_may_be_set_until_it_is_kicked_off():
-    agent = Agent(role="Clerk", goal="answer", llm="offline")
-    made = Crew(tasks=[Task(description="Do", expected_output="x", agent=agent)])
-    made.name = "other"
-    assert made.kickoff().raw
-    with pytest.raises(ConfigError, match="'name' of a Crew cannot be set"):
-        made.name = "third"
-
-
 def test_a_field_that_takes_a_list_says_what_to_write_instead_of_a_change_in_place():
     agent = Agent(role="Clerk", goal="answer", llm="offline")
     first, second = (Task(description=text, expected_output="x", agent=agent) for text in ("Do", "Do more"))
     made = Crew(tasks=[first])
     for change in (lambda: made.tasks.append(second), lambda: agent.tools.extend([look]), lambda: made.agents.pop()):
-        with pytest.raises(AttributeError, match=r"Before its first use, set the field .*\[\*crew.tasks, task\]"):
+        with pytest.raises(AttributeError, match=r"Set the field .*\[\*crew.tasks, task\]"):
             change()
     second.tools = [look] + second.tools
     made.tasks += [second]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crewlite import durable, events, kinds
 from crewlite.concurrency import background
+from crewlite.definitions.definition import in_use
 from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, text_of
 from crewlite.events.event_bus import event_bus
 from crewlite.events.voice import Voice
@@ -109,6 +110,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
     root.progress = progress
     verbose, outermost = root.verbose or request.verbose, not isinstance(durable.scope(), StepScope)
     with contextlib.ExitStack() as around:
+        around.enter_context(in_use(root.parts))
         if outermost and not background.on_loop_thread():
             name = f"{root.kind} {definition.run_name!r}"
             around.enter_context(awaited(name, progress, partial(request.how_to_go_on, root.kind)))
