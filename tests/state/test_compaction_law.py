@@ -42,11 +42,11 @@ def setting(provider: Kept, **fields: Any) -> CheckpointConfig:
 def life(
     program: Program, provider: Kept, number: int, ref: str, but: Container[str] = (), **fields: Any
 ) -> tuple[Any, Counter[str]]:
-    """What a kickoff of a branch comes to, and what it begins; `but` are steps that do not matter."""
+    """What a kickoff of a branch comes to, and what it begins; `but` are steps that do not matter, without their numbers."""
     begun = Counter[str]()
 
     def begins(event: BaseEvent) -> bool:
-        return event.type.endswith("_started") and event.address is not None and event.address not in but
+        return event.type.endswith("_started") and event.address is not None and unnumbered(event.address) not in but
 
     where = {"run_id": RUN} if ref == f"{RUN}/main" else {"from_checkpoint": setting(provider, restore_from=ref)}
     with event_bus.scoped():
@@ -141,11 +141,17 @@ def resumed(program: Program, provider: Kept, number: int, ref: str, but: Contai
 
 def left_out(whole: Kept, branch: str) -> set[str]:
     """The steps that ended inside finished steps of a branch, those that failed included: if the question of the outer one
-    has changed, they run again once a compaction has left them out.
+    has changed, they run again once a compaction has left them out. Without their numbers: a new call beside them takes the
+    first number that no recorded one has.
     """
     with History("here", whole) as history:
         record = history.run(f"{RUN}/{branch}")._record
-        return {at for at in (*record.ends, *record.attempts) if record.is_inside(at)}
+        return {unnumbered(at) for at in (*record.ends, *record.attempts) if record.is_inside(at)}
+
+
+def unnumbered(address: str) -> str:
+    outer, _, last = address.rpartition("/")
+    return f"{outer}/{last.partition('#')[0]}"
 
 
 class InMemory(AnyHistory):
