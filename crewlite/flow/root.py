@@ -37,7 +37,7 @@ class FlowRoot(Root[Returned]):
 
     default_events = frozenset({"step_completed", "task_completed"})
     waits: ClassVar[type[events.FlowPausedEvent] | None] = events.FlowPausedEvent
-    exact = True
+    strict_replay = True
 
     def __init__(self, flow: Flow) -> None:
         super().__init__(flow)

@@ -39,7 +39,7 @@ class ClassRoot(Root[Outcome]):
 
     default_events = frozenset({"method_execution_finished", "step_completed", "task_completed"})
     waits = events.FlowPausedEvent
-    exact = True
+    strict_replay = True
 
     def __init__(self, flow: Flow[Any]) -> None:
         super().__init__(flow)

@@ -223,8 +223,8 @@ class DryScope(StepScope):
 
     def _why_not(self, address: str, recorded: Outcome | None, router: str) -> str:
         """Return why a recorded step is not requested. `router`: the one whose next label may have it requested."""
-        inside = any(address in outers(at) for at in self.run.unused)
-        unused = inside or address in self.run.unused
+        inside = any(address in outers(at) for at in self.run.unrequested_changes)
+        unused = inside or address in self.run.unrequested_changes
         changed = "was edited" if recorded and recorded.edited else "is to run again" if unused else ""
         changed = "was changed inside" if inside else changed
         if not router:

@@ -317,7 +317,7 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
     subscriber, given = _subscriber(root, config), dict(request.answers or {})
-    return Run(journal, subscriber, exact=root.exact, answers=given, rerun=request.attempts), inputs
+    return Run(journal, subscriber, strict_replay=root.strict_replay, answers=given, rerun=request.attempts), inputs
 
 
 async def _resume(
@@ -346,7 +346,7 @@ async def _resume(
         _subscriber(root, config, asleep=drifted is not None),
         config.on_drift or "keep",
         resumed=True,
-        exact=root.exact,
+        strict_replay=root.strict_replay,
         superseded=superseded,
         drifted=tuple(one.address for one in drifted or ()),
         answers=dict(request.answers or {}),

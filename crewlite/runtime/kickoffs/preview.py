@@ -86,7 +86,7 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         CheckpointSubscriber(frozenset()),
         config.on_drift or "keep",
         resumed=True,
-        exact=root.exact,
+        strict_replay=root.strict_replay,
         superseded=superseded,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
         arguments=arguments_of(entries),
@@ -114,7 +114,7 @@ async def _driven(root: Root[Any], inputs: dict[str, Any], run: PreviewRun) -> s
     except Unknown:
         behind = ", ".join(run.unknown)
         ends = f"The steps after {behind} are not known, because no outcome of it was ever recorded."
-        left = ", ".join(sorted(at for at in run.unused if run.anew.isdisjoint(outers(at))))
+        left = ", ".join(sorted(at for at in run.unrequested_changes if run.anew.isdisjoint(outers(at))))
         if not left:
             return ends
         return f"{ends} Unless they include {left}, which this fork has changed, kickoff will raise ChangeUnused."

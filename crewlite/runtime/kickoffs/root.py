@@ -64,7 +64,7 @@ class Root(ABC, Generic[T]):
     """The event of a run that waits for people."""
     default_name: ClassVar[str] = ""
     """The name of a definition whose author gave it none."""
-    exact: ClassVar[bool] = False
+    strict_replay: ClassVar[bool] = False
     """Whether the steps follow from the inputs alone."""
 
     address: str = ""

@@ -17,9 +17,7 @@ from crewlite.state.journal.view import Change
 def next_attempt(record: Record, address: str) -> tuple[int, list[Remedy]]:
     """Return the number of the next attempt at a step, and the remedies already charged to its retry budget.
 
-    A resume after a final failure starts a new budget. So does a fork: only failures after the commit it is forked from
-    are charged to the fork's budget.
-
+    A resume after a final failure starts a new budget. So does a fork, whose budget only later failures are charged to.
     The number is that of `following`. For a root that keeps its steps, a new budget begins with attempt 1.
     """
     if not (past := record.attempts.get(address)):
@@ -45,7 +43,7 @@ def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:
 
 
 def is_for_work(remedy: Remedy | None) -> bool:
-    """Return whether a remedy applies to a unit of work, rather than to a single call."""
+    """Return whether a remedy applies to a unit of work, and not to a single call."""
     if isinstance(remedy, Retry):
         return bool(remedy.hint) or remedy.tools is not None
     return isinstance(remedy, Replan | Rollback | Resume | Compensate)
@@ -54,8 +52,8 @@ def is_for_work(remedy: Remedy | None) -> bool:
 def goes_back(failed: Attempt) -> bool:
     """Return whether the attempt after a failed one goes back within the step and keeps what was finished before.
 
-    After a Rollback to a named step, it does. After a Resume, or a Rollback without a name, only a step of code does:
-    an agent begins anew.
+    After a Rollback to a named step, it does. After a Resume, or a Rollback without a name, it does in a step of code
+    only: an agent begins from the start.
     """
     remedy = failed.remedy
     if failed.final or not isinstance(remedy, Rollback | Resume):
@@ -67,9 +65,10 @@ class Continuation(Enum):
     """How the attempt after a failed one at the same step relates to it."""
 
     GOES_ON = auto()
-    """It has the number of the failed one, so that all finished steps inside answer."""
+    """It has the same number as the failed one, so that all finished steps inside answer."""
     REPEATS_FORK = auto()
-    """It has that number too, as a fork has changed steps inside, but does anew those that ended on the fork."""
+    """It has the same number too, because a fork has changed steps inside; the steps that ended on the fork run
+    again."""
     BEGINS_ANEW = auto()
     """It has the next number, so that all steps inside run again, at new addresses."""
 
@@ -83,7 +82,7 @@ def continuation(failed: Attempt) -> Continuation:
         return Continuation.GOES_ON
     if inside_is_good and isinstance(remedy, Retry) and not remedy.anew:
         return Continuation.GOES_ON
-    if failed.holds and not is_for_work(remedy):  # such a remedy says what to do differently
+    if failed.holds and not is_for_work(remedy):  # the remedies for work say what to do differently
         return Continuation.REPEATS_FORK
     return Continuation.BEGINS_ANEW
 
@@ -94,10 +93,10 @@ def following(failed: Attempt) -> int:
 
 
 def done_anew(record: Record, failed: Attempt, prefix: str) -> list[tuple[str, str]]:
-    """Return (address, kind) of the steps below `prefix` that the attempt after a failed one does anew.
+    """Return (address, kind) of the steps below `prefix` that the attempt after a failed one repeats in their places.
 
-    There are none unless it repeats what a fork has done: then these are the steps that ended on the fork in the failed
-    attempt. It keeps edits, inherited steps and calls with effect="once".
+    These are none unless that attempt is REPEATS_FORK: then they are the steps that ended on the fork in the failed
+    attempt, except edits and calls with effect="once".
     """
     if keeps_steps(failed) or continuation(failed) is not Continuation.REPEATS_FORK:
         return []
@@ -113,15 +112,15 @@ def done_anew(record: Record, failed: Attempt, prefix: str) -> list[tuple[str, s
 
 
 def is_call_made_once(record: Record, ended: Outcome | Attempt) -> bool:
-    """Return whether what has ended is a call with effect="once", or has the result of an earlier one."""
+    """Return whether an ended step is a call with effect="once", or has the result of an earlier one."""
     reused = isinstance(ended, Outcome) and ended.reused_at
     return record.intents.get(reused or ended.address) == "once"
 
 
 def reusable(record: Record) -> int:
-    """Return how many finished steps the next kickoff reuses: all but those that it does anew.
+    """Return how many finished steps the next kickoff reuses.
 
-    These are the steps inside attempts that it does not continue, and what `done_anew` returns.
+    It runs again the steps inside attempts that it does not continue, and those that `done_anew` returns.
     """
     outcomes, anew, goes_on = record.outcomes, set[str](), dict[str, str | None]()
     for address, tries in record.attempts.items():
@@ -133,7 +132,7 @@ def reusable(record: Record) -> int:
                 goes_on[address] = None
             elif last.number > 1:
                 goes_on[address] = prefix
-    if not (anew or goes_on):  # as at the end of most kickoffs, of which some have thousands of steps
+    if not (anew or goes_on):  # for speed: so most kickoffs end, some with thousands of steps
         return len(outcomes)
 
     def is_reused(at: str) -> bool:
@@ -144,9 +143,9 @@ def reusable(record: Record) -> int:
 
 
 def beside_conflict(record: Record, address: str) -> dict[str, list[Change]]:
-    """Return the changes of the state, by step, that concurrent steps had committed when a step met a StateConflict.
+    """Return, by step, the changes of the state that concurrent steps had committed when this step met a StateConflict.
 
-    Returns {} unless that error, raised for the step itself, ended its last attempt.
+    Returns {} unless its last attempt ended with this error, raised for the step itself.
     """
     last = record.last_attempt(address)
     if last is None or last.cause is not None or last.error_type != StateConflict.__qualname__:
@@ -168,8 +167,8 @@ def failed_before(record: Record, address: str) -> str:
 def is_retried(address: str, record: Record, rerun: Mapping[str, int]) -> bool:
     """Return whether a kickoff with this `rerun` retries a failed step.
 
-    For a call with effect="once", `rerun` names one attempt. If that call was made again and has failed once more, a
-    program that is started again with the same `rerun` does not retry it.
+    For a call with effect="once", `rerun` names one attempt: a program that is started again with the same `rerun`,
+    after the call was made again and failed once more, does not retry it.
     """
     return address in rerun and record.begun_once.get(address, rerun[address]) == rerun[address]
 

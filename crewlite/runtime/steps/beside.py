@@ -1,8 +1,8 @@
 """Tell apart the steps that coroutines and threads beside an attempt's own code request, in any order.
 
-The address of such a step contains a digest of its question and of the function call, with its arguments, that requests
-it. Two such steps are numbered in the order of the calls only if it makes no difference which of them gets which
-answer; otherwise a resume could swap their answers, so the second one is refused.
+The address of such a step contains a digest of its question and of the function call (with arguments) that requests it.
+Two such steps with the same digest are numbered in the order of the calls, if it makes no difference which of them gets
+which answer; otherwise a resume could swap their answers, so the second one is refused.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Asker(NamedTuple):
     code: object = None
     """The asyncio task in which the code runs, by a weak reference; in a thread, the key of its `bound` call."""
     holds: Seen = Seen(None)
-    """What the call of its thread was given and holds: objects among it are in no digest."""
+    """A snapshot of the arguments and closure of the thread's call, as no digest contains live objects."""
     asks_of: Beside | None = None
-    """The attempt in which this code, on another event loop, has a task of the engine request a step; else None."""
+    """For code on another event loop: the attempt in which a task of the engine requests steps for it; else None."""
 
 
 _NOBODY = Asker()
@@ -48,20 +48,20 @@ _asker: ContextVar[Asker] = ContextVar("crewlite_asker", default=_NOBODY)
 
 
 class Beside:
-    """The code beside the own code of one attempt, and what it has requested."""
+    """The code beside one attempt's own code, and the steps that it has requested."""
 
     def __init__(self) -> None:
         self._requests: dict[str, list[_Request]] = {}
-        """By place, those that differ in code, worker or arguments."""
+        """By address without its number: the requests that differ in code, worker or arguments."""
         self._keys: dict[str, object] = {}
 
     def differing(
         self, place: str, address: str, asker: Asker, step: Step[Any], ended: Callable[[str, str], bool]
     ) -> str:
-        """Note the request for a step at a place, where it has this address; see `Children.address_beside`.
+        """Note a request for a step; see `Children.address_beside`. `place`: the `address` without its number.
 
-        Returns "", or in words what differs from an earlier request there by other code, so that a resume could swap
-        the two answers.
+        Returns "", or in words how the step differs from one that other code requested with the same place, so that a
+        resume could swap their answers.
         """
         others = self._requests.setdefault(place, [])
         code, worker, given, known = asker.code, step.voice.source, step.given, False
@@ -71,7 +71,7 @@ class Beside:
                 alike = other.worker is worker and other.given is given
             elif differing := other.differs(asker, step):
                 return differing
-            else:  # from here on, any code that asks something else is other code than one of these
+            else:  # now several code paths have made equal requests
                 other.code, alike = code if code is other.code else _SEVERAL, True
             if alike:
                 other.addresses.append(address)
@@ -98,7 +98,7 @@ class Beside:
         task = asyncio.current_task()
         if task is None:
             return Asker(codec.digest([asker.digest, call.key]), call.key if call.is_bound else None, call.holds)
-        code = weakref.ref(task)  # one object for each task
+        code = weakref.ref(task)  # the same object each time for one task
         if asker.code is not code:
             asker = Asker(codec.digest([asker.digest, call.key, _call(task.get_coro())]), code, call.holds)
             _asker.set(asker)
@@ -113,20 +113,20 @@ def _call(coroutine: Any) -> Json:
 
 @dataclass(slots=True)
 class _Request:
-    """A request of code beside the attempt's own, kept to compare later requests with the same question."""
+    """A request of code beside the attempt's own, kept to compare it with later requests of the same question."""
 
     code: object
     """The code that made the request; `_SEVERAL` if several did; None for a thread without `bound`."""
     holds: Seen
-    """What the call of its thread was given and holds."""
+    """As `Asker.holds`."""
     worker: object
     given: object
     model: str
     addresses: list[str]
-    """The addresses of this request, and of later ones that are like it."""
+    """The addresses of this request and of equal later ones."""
 
     def differs(self, asker: Asker, step: Step[Any]) -> str:
-        """Return in words what differs between this request and `step` but is in no question; "" if nothing does."""
+        """Return in words how `step` differs from this request in what no question contains; "" if it does not."""
         if codec.holds_secret(step.question):
             return "a secret"
         if not _alike(self.worker, step.voice.source):
@@ -137,21 +137,21 @@ class _Request:
 
 
 def _alike(one: object, other: object) -> bool:
-    """Return whether two objects are interchangeable for a step, as far as one can tell."""
+    """Return whether two objects are interchangeable for a step, as far as this can be told."""
     try:
         return _same(one, other, set())
-    except Exception:  # what comparing raises is up to the classes of users; it is no verdict
+    except Exception:  # a class of the user may raise anything when it is compared
         return False
 
 
 def _same(one: Any, other: Any, begun: set[tuple[int, int]]) -> bool:
-    """Compare two objects. Definitions, models and functions with the same parts are alike, and so are equal data.
+    """Compare two objects. Definitions, models and functions are the same if their parts are; data if it is equal.
 
-    `begun`: pairs of objects that are being compared, as a function may hold itself.
+    `begun`: pairs of objects that are being compared, as a function may refer to itself.
     """
     if one is other or (id(one), id(other)) in begun:
         return True
-    if type(one).__qualname__ != type(other).__qualname__:  # a class made anew by the same code is another object
+    if type(one).__qualname__ != type(other).__qualname__:  # by name, as the same code may have created the class twice
         return False
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(value, other[name], begun) for name, value in one.items())
@@ -186,5 +186,5 @@ def _data(resource: object) -> dict[str, object]:
 
 
 def _made_of(flow: object) -> dict[str, object]:
-    """Return the attributes of a flow without its collections, which its methods fill."""
+    """Return the attributes of a flow, except collections, which its methods fill."""
     return {name: value for name, value in vars(flow).items() if not isinstance(value, dict | list | set | deque)}

@@ -39,7 +39,7 @@ class HeldBudget:
 
     @property
     def timed(self) -> bool:
-        """Whether the budget limits how long the step may work."""
+        """Whether the budget limits the time that the step works."""
         return self._clock is not None
 
     def check(self) -> None:
@@ -58,7 +58,7 @@ class HeldBudget:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise TimeBudgetExceeded if the step has worked for as long as it may."""
+        """Raise TimeBudgetExceeded if the step has no time left."""
         if self.left() <= 0:
             raise self.too_long()
 
@@ -71,7 +71,7 @@ class HeldBudget:
         return max(left, _GLANCE) if clock.stands and left > 0 else left
 
     def too_long(self) -> BudgetExceeded:
-        """Build the error for a step that has worked for as long as it may."""
+        """Build the error for a step that has no time left."""
         limit, clock = self.budget.max_execution_time or 0.0, self._clock
         used = round(max(limit, clock.seconds() if clock else 0.0), 3)
         return self._exceeded(TimeBudgetExceeded, "max_execution_time", limit, used)
@@ -108,8 +108,8 @@ def held(
 ) -> tuple[HeldBudget, ...]:
     """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if an earlier kickoff used up the time.
 
-    `around`: the budgets of the enclosing steps. If one of them paces calls, the budget of an agent is applied even
-    without a limit: the pace of an enclosing agent does not apply inside it.
+    `around`: the budgets of the enclosing steps. If one of them paces calls, an agent's budget is applied even without
+    limits: it ends the pace of an enclosing agent.
     """
     made, paced = list[HeldBudget](), any(one.budget.max_rpm for one in around)
     for budget in budgets:
@@ -145,7 +145,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
                     await announce(step.voice.source, events.LLMCallPacedEvent, about)
                 await pace.reserve(budget.max_rpm or 0)
                 undo.callback(pace.give_back)
-        for one in budgets:  # parallel calls may have ended meanwhile
+        for one in budgets:  # again, as parallel calls may have ended meanwhile
             one.check()
         undo.pop_all()
     for pace in limits:
@@ -153,7 +153,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
 
 
 def worked(run: Run) -> list[TimeAtWork]:
-    """Return how long each step that is being cancelled has worked: no outcome will record that."""
+    """Return how long each step that is being cancelled has worked, which no outcome will record."""
     at = now_text()
     return [
         {"address": address, "seconds": seconds, "at": at}
@@ -172,9 +172,9 @@ def paused(budgets: Iterable[HeldBudget]) -> Iterator[None]:
 
 
 def _limits(budgets: Sequence[HeldBudget]) -> dict[Pace, Budget]:
-    """Return the limits of requests per minute that apply, each with its strictest budget.
+    """Return the limits of requests per minute that apply, each pace with its strictest budget.
 
-    Of the enclosing agents, only the innermost is limited: it makes the call.
+    Of several enclosing agents, only the innermost is limited: it makes the call.
     """
     agents = [one.budget for one in budgets if one.budget.kind == kinds.AGENT.name]
     paced = [one.budget for one in budgets if one.budget.kind != kinds.AGENT.name] + agents[-1:]

@@ -1,4 +1,4 @@
-"""Callbacks of the user, called as recorded steps: once one has returned, no resume calls it again."""
+"""Callbacks of the user are called as recorded steps: once one has returned, no resume calls it again."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def callback_step(
     decode: Callable[[Json], Any] = durable.same,
     round_trip: bool = False,
 ) -> Step[Any]:
-    """Build the step that calls a callback. Without a `name` it is named `role.function`.
+    """Build the step that calls a callback. Its name is `name`, or else `role.function`.
 
-    The name keeps the outcome of one function from answering for another one, or for the same one in another role.
+    By this name, the outcome of one function never answers for another one, nor for the same one in another role.
     """
     title = _address_name(callback)
     name = name or (f"{role}.{title}" if role else title)
@@ -88,7 +88,7 @@ def callback_step(
 def name_of(function: object) -> str:
     """Return the name of a function for messages: `lambda` for a lambda, the class for a callable object.
 
-    A partial has the name of its function, unless it was given one of its own, as methods of a CrewBase class are.
+    A partial has the name of its function, unless it has a name of its own, as methods of a CrewBase class do.
     """
     while isinstance(function, functools.partial) and "__name__" not in vars(function):
         function = function.func
@@ -96,7 +96,7 @@ def name_of(function: object) -> str:
 
 
 def callback_address(callback: Callable[..., Any], role: str, number: int) -> str:
-    """Return the address of a callback of a crew: the `number`-th of this name in this role, from 1."""
+    """Return the address of a crew's callback: the `number`-th with this name and role, from 1."""
     first = f"{kinds.CALLBACK.name}:{role}.{_address_name(callback)}"
     return first if number == 1 else f"{first}#{number}"
 

@@ -22,14 +22,14 @@ def causes_of(frame: Frame, error: BaseException) -> list[str]:
 
 
 def for_author(frame: Frame, error: BaseException) -> BaseException | None:
-    """Return the error that is a mistake of the program's author: `error`, or one that led to it; None for neither."""
+    """Return the error that only the program's author can fix: `error`, or one that led to it; None if neither is."""
     return next((one for one, _ in led_to(frame, error) if ends_run(one)), None)
 
 
 def led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, list[str]]]:
     """Yield an error, then the errors that caused it (causes, contexts, members of a group), the nearest first.
 
-    Each comes with the addresses of those child steps of `frame` that raised it.
+    Each comes with the addresses of the child steps of `frame` that raised it.
     """
     failed: dict[int, list[str]] = {}
     for address, raised in frame.children.failed.items():
@@ -37,13 +37,13 @@ def led_to(frame: Frame, error: BaseException) -> Iterator[tuple[BaseException, 
     seen, todo = set[int](), deque([error])
     while todo:
         one = todo.popleft()
-        if id(one) in seen:  # an error is mostly linked twice, as the cause and as the context
+        if id(one) in seen:  # the cause of an error is mostly its context too
             continue
         seen.add(id(one))
         children = failed.get(id(one), [])
         yield one, children
         if children:
-            continue  # errors that were being handled when these steps were requested are not their cause
+            continue  # an error that was being handled when these steps were requested did not cause their failure
         inner = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
         todo += [before for before in (one.__cause__, one.__context__, *inner) if before is not None]
 
@@ -54,7 +54,7 @@ def type_of(error: Exception) -> str:
 
 
 def message_of(error: Exception) -> str:
-    """Return the text of an error that holds no secret, or the beginning of a very long one.
+    """Return the text of an error that holds no secret; of a very long text, the beginning.
 
     For a Redacted or StepRaised, this is the text of the error it replaces, without its type.
     """
@@ -66,5 +66,5 @@ def message_of(error: Exception) -> str:
 
 def traceback_of(error: Exception, mask: Callable[[str], str]) -> str:
     """Return the end of an error's traceback, masked, without crewlite's own frames."""
-    text = mask(tracebacks.text(error))  # masked before it is cut: a part of a secret would not be recognised
+    text = mask(tracebacks.text(error))  # mask before cutting: a part of a secret would not be recognised
     return text if len(text) <= _LONGEST_TRACEBACK else f"...{text[-_LONGEST_TRACEBACK:]}"

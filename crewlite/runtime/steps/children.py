@@ -28,7 +28,8 @@ class Stop(NamedTuple):
     received: CrewliteError | None = None
     """The last such error that the code has received: from then on no further child step begins."""
     exempt: frozenset[str] = frozenset()
-    """Addresses of steps that may begin nevertheless: they were decided on before the code received any."""
+    """Addresses of steps that may begin nevertheless: it was decided that they run before the code received such an
+    error."""
 
 
 class Children(Numbering):
@@ -38,19 +39,21 @@ class Children(Numbering):
     """
 
     ahead: list[str] | None = None
-    """Recorded child steps that were not yet requested when `is_next` was first called, the latest first."""
+    """Recorded child steps that were not yet requested when `is_next` was first called, the last committed first."""
     stop = Stop()
-    """Whether a child step stops the run."""
+    """The stop of the run by a child step, if one stops it."""
     before_first: Callable[[], Awaitable[None]] | None = None
     """Awaited once, before the first child step begins."""
     task: asyncio.Task[Any] | None = None
-    """The asyncio task of the code that requests them in order; None if that code is no coroutine."""
+    """The asyncio task of the attempt's own code, which requests steps in order; None if that code is no coroutine."""
     unrequested_calls: dict[str, None] | None = None
-    """Calls with effect="once" that were begun in this attempt before, for `once_addresses`; None if not looked up."""
+    """Calls with effect="once" that an earlier kickoff began in this attempt, for `once_addresses`; None: not looked
+    up."""
     recorded_calls: Iterator[str] | None = None
-    """Addresses of the calls of the last reply, if that came from the record; none if they follow from their order."""
+    """Addresses of the calls in the last reply, if the record gave it; None: addresses follow from the order of the
+    calls."""
     drifted: tuple[str, ...] = ()
-    """Addresses of child steps, and of steps inside them, that keep their answer though their question changed."""
+    """Addresses of child steps, and of steps inside them, whose answers are kept though their questions changed."""
     beside: Beside | None = None
     """The code beside the attempt's own, and what it has requested."""
     side_by_side: Siblings | None = None
@@ -68,7 +71,7 @@ class Children(Numbering):
         self.failed: dict[str, BaseException] = {}
         """Addresses of the steps that failed, with their errors; the latest last."""
         self.texts: dict[str, str] = {}
-        """Long texts in outcomes of child steps, each with the child's address: the parent's outcome refers to that."""
+        """Long texts in outcomes of child steps, with the child's address, to which the parent's outcome refers."""
         self.compensators: dict[str, Callable[[Any], Any]] = {}
         """By address of a requested step: the function that undoes its work."""
         self.view: View | None = None
@@ -77,7 +80,7 @@ class Children(Numbering):
     def record_child(self, address: str, digest: str, data: Any, drifted: Iterable[str] = ()) -> None:
         """Note the outcome of a child step.
 
-        `drifted`: the steps inside it whose question changed and answer was kept.
+        `drifted`: the steps inside it whose answers are kept though their questions changed.
         """
         self.asked[address] = digest
         if drifted:
@@ -89,7 +92,7 @@ class Children(Numbering):
     def heard_before(self, address: str) -> list[str]:
         """Return digests of what this step's model heard and said, up to its last reply before the child `address`.
 
-        So steps that run in parallel with that child step make no difference.
+        Steps that run in parallel with that child are left out.
         """
         before = list(itertools.takewhile(lambda at: at != address, self.asked))
         while before and not kinds.at(before[-1]).asks_model:
@@ -102,7 +105,7 @@ class Children(Numbering):
 
     @property
     def others_first(self) -> bool:
-        """Whether results may have to be handed over to other tasks before the step's own coroutine gets one."""
+        """Whether other tasks may have to receive results before the step's own coroutine receives one."""
         return self.side_by_side is not None and self.side_by_side.handover.busy
 
     def is_next(self, address: str, record: Record) -> bool:
@@ -146,7 +149,7 @@ class Children(Numbering):
 
     def beside_here(self) -> Beside:
         """Return the code beside the attempt's own; create it on first use."""
-        beside: Beside = self.beside or vars(self).setdefault("beside", Beside())  # whichever thread comes first
+        beside: Beside = self.beside or vars(self).setdefault("beside", Beside())  # several threads may create one
         return beside
 
     def siblings(self) -> Siblings:

@@ -72,9 +72,9 @@ class Decided:
     error: Exception
     """The error to record: a new one if the policy itself failed."""
     kind: str = ""
-    """The kind of the failure; "" if no policy was asked, neither this step's nor one inside."""
+    """The kind of the failure; "" if neither a policy for this step nor one inside it was asked."""
     failure: Failure | None = None
-    """The failure that the policy was asked about; None if no policy was asked here."""
+    """The failure that the policy for this step was asked about; None if it was not asked."""
     rises: bool = False
     """Whether this step fails so that an enclosing step can apply the remedy."""
     void: Sequence[tuple[str, str]] = ()
@@ -89,7 +89,7 @@ class Decided:
         """Return the error to raise if the step fails: if its policy gave up, one that says why; otherwise `error`."""
         run, failure, remedy = frame.run, self.failure, self.remedy
         if failure is None or not isinstance(remedy, GIVES_UP) or isinstance(error, DeadlineExceeded):
-            return error  # a deadline that has passed says itself how to go on
+            return error  # its message says how to go on after a deadline
         if isinstance(remedy, Abort) and not remedy.reason:
             return error
         cls = RecoveryEscalated if isinstance(remedy, Escalate) else RecoveryAborted
@@ -106,7 +106,7 @@ async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt
     trace, context = failed.error.__traceback__, failed.error.__context__
     try:
         raise failed.error
-    except Exception as error:  # so that what goes wrong while its remedy is chosen tells of it too, as its context
+    except Exception as error:  # an error while its remedy is chosen then has it as its context
         error.__traceback__, error.__context__ = trace, context
         decision = await _decided(step, frame, failed, past)
     remedy = decision.remedy
@@ -135,9 +135,9 @@ async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: i
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
     await run.publish(step.voice.source, event, origin, parts=commit)
     if decision.final:
-        outer.hear(address, failed.said)
+        outer.receive_sayings(address, failed.said)
         if thrown is error:
-            raise error  # with its own cause
+            raise error  # keeps its cause
         raise thrown from (None if thrown is shown else shown)
 
 
@@ -163,7 +163,7 @@ def _as_recorded(
         attempted["fingerprint"] = frame.fingerprint
         if means := frame.inherited.mode.provenance(step):
             attempted["means"] = {**means}
-    if is_asked_again or (final and not frame.address):  # those who wait for the run hear of the root's failure
+    if is_asked_again or (final and not frame.address):  # the failure of the root reaches the caller of the kickoff
         attempted["error"]["raised"] = cast(RaisedError, masked(written(thrown)))
     return attempted
 
@@ -190,7 +190,7 @@ def _log_retry(frame: Frame, shown: Exception, attempt: int, remedy: Remedy) -> 
 
 
 async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:
-    """Return what follows a failed attempt at a step: a remedy that an inner step passed up, or the policy's choice."""
+    """Return what follows a failed attempt: a remedy that rises from an inner step, or the policy's choice."""
     error = failed.error
     if _is_for_person(step, frame, error):
         return Decided(Abort(), error)
@@ -228,9 +228,9 @@ async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: S
 
 
 def _is_for_person(step: Step[Any], frame: Frame, error: Exception) -> bool:
-    """Return whether somebody has to decide what the record means, so that no policy can choose a remedy.
+    """Return whether a person has to decide what the record means, so that no policy can choose a remedy.
 
-    One reason is that nobody knows if a call with effect="once" has taken effect.
+    One case: nobody knows if a call with effect="once" has taken effect.
     """
     if step.effect == "once" and isinstance(error, StepTimeout) and error.what == step.title:
         return True
@@ -240,7 +240,7 @@ def _is_for_person(step: Step[Any], frame: Frame, error: Exception) -> bool:
 async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: Sequence[Remedy]) -> None:
     """Announce that no remedy is left for a step. Its failure is recorded afterwards.
 
-    No effect if no remedy was ever applied, unless the policy escalates, or if an enclosing step decides.
+    Does nothing if no remedy was ever applied and the policy does not escalate, or if an enclosing step decides.
     """
     failure = decision.failure
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
@@ -257,7 +257,7 @@ async def announce_success(step: Step[Any], frame: Frame) -> None:
 
 
 def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]:
-    """Return the fields of the event which says that a remedy is applied."""
+    """Return the fields of the event that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
     about = {"kind": step.kind.name, "name": _name(step, frame), "failure": decision.kind, "remedy": remedy.name}
     about |= {"failure_type": kind.value if kind else "", "hint": remedy.hint}
@@ -276,7 +276,6 @@ async def _announce(step: Step[Any], frame: Frame, event: type[BaseEvent], about
 
 
 def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:
-    """Return the fields that all events about a failure have."""
     return _of_step(step, frame) | {
         "failure": failure.kind,
         "failure_type": failure.type.value,
@@ -286,7 +285,6 @@ def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:
 
 
 def _of_step(step: Step[Any], frame: Frame) -> dict[str, Any]:
-    """Return the fields that all events about the recovery of a step have."""
     about = {"kind": step.kind.name, "name": _name(step, frame), "address": frame.address, "source_id": frame.address}
     return {**about, "source_name": frame.origin.name, "attempt": tries(frame.run.record, frame.address)}
 
@@ -314,7 +312,7 @@ async def _risen(step: Step[Any], frame: Frame, risen: Attempt, error: Exception
 
 
 async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
-    """Return the decision with the finished steps that its remedy makes void; a Compensate first undoes them."""
+    """Return the decision with the finished steps that its remedy makes void. A Compensate undoes them first."""
     record, remedy, prefix = frame.run.record, decision.remedy, frame.children.prefix
     if step.refuses and (why := step.refuses(remedy)):
         return replace(decision, remedy=Escalate(why, type=remedy.type))
@@ -337,7 +335,7 @@ def _deciding(step: Step[Any], frame: Frame) -> Frame:
 
 
 def _policy(step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
-    """Return the nearest policy, which decides on a failure; None if a child step's policy has decided already.
+    """Return the nearest policy that decides on a failure; None if a policy of a child step has decided already.
 
     Only the step's own policy may repeat a call with effect="once".
     """
@@ -369,7 +367,7 @@ def _failure(
 
 
 def _masked(frame: Frame, failure: Failure) -> Failure:
-    """Return the failure without secrets, as it is recorded: a policy then decides the same after a kill."""
+    """Return the failure without secrets, as it is recorded, so that a policy decides the same after a kill."""
     return replace(failure, message=frame.mask(failure.message))
 
 

@@ -26,14 +26,14 @@ T = TypeVar("T")
 async def intend(run: Run, step: Step[Any], address: str, fingerprint: str, released: Sequence[str]) -> None:
     """Record that a call is about to be made, and wait until that is on disk. `released`: see Earlier.
 
-    Nothing is recorded if that was done when the call was planned. Raises StoreError if it cannot be saved.
+    Nothing is recorded if the reply that planned the call recorded it already. Raises StoreError if it cannot be saved.
     """
     record, mask = run.record, run.journal.secrets.mask
     is_new = address not in record.intents or address in record.outcomes
-    is_another_doubt = waits_for_inner_call(record, address) or is_made_again(run, address)  # if it is cut from here on
+    is_another_doubt = waits_for_inner_call(record, address) or is_made_again(run, address)  # if interrupted now
     if is_new or is_another_doubt or released:
         intent = CommitParts(intents=[(address, step.effect, fingerprint), *((at, "none") for at in released)])
-        if step.kind is kinds.TOOL and (arguments := _arguments(step, mask)):  # those of others are not recorded
+        if step.kind is kinds.TOOL and (arguments := _arguments(step, mask)):  # only those of tools are recorded
             intent["arguments"] = {address: arguments}
         await run.journal.save(intent, now=True)
     await run.journal.assured(
@@ -45,10 +45,9 @@ async def intend(run: Run, step: Step[Any], address: str, fingerprint: str, rele
 def planned(calls: Sequence[Intent], run: Run, mode: Mode) -> CommitParts:
     """Build the part of a commit that records that the calls which a reply asks for are about to be made.
 
-    Four kinds of calls are left out. A call with effect="once" that was made already answers the same call when a task
-    is done again. The edit of a fork answers the same call, and another call is refused. A call in doubt keeps its
-    intent until a person has decided about it. Until then no other call with effect="once" is made: see
-    `check_none_before`.
+    Left out are calls with effect="once" that were made already and asked the same; calls that the edit of a fork
+    answers; calls in doubt, which keep their intent until a person has decided about them; and, until then, all other
+    calls with effect="once": see `check_none_before`.
     """
     record, waits = run.record, bool(run.left_in_doubt and _undecided(run))
     intents = list[tuple[str, str] | tuple[str, str, str]]()
@@ -69,7 +68,7 @@ def planned(calls: Sequence[Intent], run: Run, mode: Mode) -> CommitParts:
 def may_have_taken_effect(run: Run, address: str) -> bool:
     """Return whether a call has begun or failed, in this kickoff or an earlier one, and has no outcome.
 
-    False for a call that waits for a decision about a call inside it: it runs again.
+    False for a call that waits for a decision about a call inside it, because it runs again.
     """
     record = run.record
     if address not in record.intents or address in record.outcomes or waits_for_inner_call(record, address):
@@ -84,7 +83,7 @@ def asks_the_same(record: Record, address: str, fingerprint: str) -> bool:
 
 
 def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: str, mode: Mode) -> None:
-    """Check that a call in doubt is requested as it was begun: what a person says about it holds for no other call.
+    """Check that a call in doubt is requested with the question it was begun with: a decision is about that alone.
 
     Raises NonDeterminism if code that must request the recorded steps requests it with other arguments. Where the
     arguments may differ, raises AnswerRefused if the kickoff was given the result of the call that was begun.
@@ -92,7 +91,7 @@ def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: st
     record = run.record
     if asks_the_same(record, address, fingerprint):
         return
-    changed = record.edited or record.earlier_inputs  # by a fork: its calls may have other arguments
+    changed = record.edited or record.earlier_inputs  # by a fork, whose calls may have other arguments
     if mode.strict_replay and not mode.reruns(once=True) and not changed:
         found = _arguments(step, run.journal.secrets.mask) or "others"
         began = "the arguments with which that call was begun, which may have taken effect"
@@ -104,7 +103,7 @@ def check_asks_the_same(run: Run, step: Step[Any], address: str, fingerprint: st
 
 
 def check_none_left(run: Run, unrequested: Collection[str]) -> None:
-    """Raise InDoubt if a step is about to end, and its code has not requested a call that is in doubt inside it.
+    """Raise InDoubt if a step is about to end whose code has not requested a call inside it that is in doubt.
 
     The code has changed since it began that call. `unrequested`: the recorded steps that it has not requested.
     """
@@ -115,16 +114,17 @@ def check_none_left(run: Run, unrequested: Collection[str]) -> None:
 
 
 def check_none_before(run: Run, address: str) -> None:
-    """Raise InDoubt if a call is about to be made while an earlier kickoff has left another one in doubt.
+    """Raise InDoubt if a call is about to be made while another call of an earlier kickoff is in doubt.
 
-    Changed code may make the call in doubt again elsewhere, so it makes none until somebody has decided about that one.
+    Changed code may repeat the call in doubt at another address, so it makes none until somebody has decided about that
+    one.
     """
     if run.left_in_doubt and address not in run.left_in_doubt and (undecided := _undecided(run)):
         raise _doubt_left(run, undecided[0])
 
 
 def _undecided(run: Run) -> list[str]:
-    """Return the calls that an earlier kickoff has left in doubt, and about which nobody has decided."""
+    """Return the calls left in doubt by an earlier kickoff about which nobody has decided."""
     known = run.answers.keys() | run.once.begun
     return [at for at in unsettled(run.record) if at in run.left_in_doubt and at not in known]
 
@@ -136,8 +136,8 @@ def _doubt_left(run: Run, at: str) -> InDoubt:
 def is_made_again(run: Run, address: str) -> bool:
     """Return whether this kickoff makes a call in doubt again: its `rerun` names the attempt that is in doubt.
 
-    So a `rerun` decides about one doubt: if the call is cut again, a program that is started again with the same
-    `rerun` does not decide about the new doubt. Given to a run that has yet to begin the call, it decides about none.
+    So a `rerun` decides about one doubt: if the call is interrupted again, a program that is started again with the
+    same `rerun` does not decide about the new doubt. In a run that has not begun the call yet, a `rerun` has no effect.
     """
     decided = address in run.rerun and run.rerun[address] == run.record.begun_once.get(address)
     return decided and may_have_taken_effect(run, address)
@@ -157,7 +157,7 @@ def is_comparable(step: Step[Any]) -> bool:
 
 
 def doubt(step: Step[Any], address: str, run: Run, arguments: str | None = None) -> InDoubt:
-    """Build the error of a call that may have taken effect already. `arguments`: if they are not those of `step`."""
+    """Build the error of a call that may have taken effect already. `arguments`: the call's, if not those of `step`."""
     failed = failed_before(run.record, address)
     shown = _arguments(step, run.journal.secrets.mask) if arguments is None else arguments
     return run.doubt(address, step.title, failed, shown)

@@ -56,22 +56,22 @@ M = TypeVar("M")
 
 
 class OutcomeFacts(NamedTuple):
-    """The facts about an outcome that its commit needs. The defaults are those of an outcome that took no work."""
+    """What the commit of an outcome needs besides its value. The defaults are for an outcome that took no work."""
 
     changes: Sequence[Operation] = ()
     """The attempt's changes of the state."""
     conflicts: Sequence[str] = ()
-    """The names in the state that concurrent steps changed as well."""
+    """The names in the state that concurrent steps changed, too."""
     frame: Frame | None = None
     attempt: int = 1
     milliseconds: float = 0.0
     reused: str | None = None
-    """The step, of another run or of earlier code, whose result the outcome is: its usage is not counted here."""
+    """The step, of another run or an earlier attempt, whose result the outcome is. Its usage is not counted again."""
 
 
 @dataclass(slots=True)
 class Execution(Generic[T]):
-    """The execution of one step, requested by the code of `outer`."""
+    """The execution of one step. `outer`: the frame whose code requested it."""
 
     outer: Frame
     step: Step[T]
@@ -84,7 +84,7 @@ class Execution(Generic[T]):
     started: str | None = None
     """The id of the event that announced the start."""
     origin: Origin = field(init=False)
-    """What its events have in common."""
+    """Where its events come from."""
     budgets: tuple[HeldBudget, ...] = ()
 
     async def outcome(self) -> tuple[T, OutcomeFacts]:
@@ -97,7 +97,7 @@ class Execution(Generic[T]):
             return known
         number, past = next_attempt(run.record, address) if address in run.record.attempts else (1, [])
         states = run.journal.states
-        view = states.begin(address, self.start)  # handlers of the start may change it
+        view = states.begin(address, self.start)  # before the start is announced: its handlers may change the state
         announced = await self._announce_start()
         by_handlers = view.changes() if announced and address and states.common.used else ()
         while True:
@@ -105,15 +105,15 @@ class Execution(Generic[T]):
             frame = outer.child(step, origin, self.fingerprint, number, failures, past, view, self.budgets, self.slots)
             if failures and (anew := done_anew(run.record, failures[-1], frame.children.prefix)):
                 await run.journal.save({"steps": [*starmap(invalidated, anew)]})
-                run.unused |= run.record.edited.keys() & {at for at, _ in anew}  # as a resume would ask for them
+                run.unrequested_changes |= run.record.edited.keys() & {at for at, _ in anew}  # as on a resume
             clock = time.perf_counter()
-            failed = kept(step, frame) if address in run.undecided else None  # in an earlier kickoff
+            failed = kept(step, frame) if address in run.undecided else None  # that an earlier kickoff made
             try:
                 value = failed.reported() if failed else await self._attempt(frame, number)
                 failed = failed or (self._reported(frame, value, clock) if step.failure else None)
                 changes, conflicts = self._changes(view) if states.common.used and failed is None else ((), ())
             except BaseException as error:  # the border: a failure is recorded, then raised unless a remedy is left
-                frame.cut()  # what it has left behind begins nothing more
+                frame.cut()  # what the attempt has left running begins no more steps
                 if isinstance(error, CONTROL_FLOW) or not isinstance(error, Exception):
                     states.end(view)
                     raise
@@ -122,7 +122,7 @@ class Execution(Generic[T]):
             if failed is None:
                 return value, OutcomeFacts(changes, conflicts, frame, number, _ms(clock))
             remedy = await remedied(step, frame, failed, number, past)
-            if isinstance(remedy, Abort):  # the outcome counts, though it reports a failure: else `remedied` has raised
+            if isinstance(remedy, Abort):  # this outcome reports the failure: without one, `remedied` raises
                 return value, OutcomeFacts(frame=frame, attempt=number, milliseconds=failed.milliseconds)
             if isinstance(failed.error, StateConflict) and failed.error.address == address and outer.state:
                 self.start = outer.state.newest_inside()
@@ -134,14 +134,14 @@ class Execution(Generic[T]):
             view = states.begin(address, self.start, applied(self.start.values, by_handlers))
 
     def _reported(self, frame: Frame, value: T, clock: float) -> FailedAttempt | None:
-        """Return the failed attempt whose outcome reports a failure; None if it reports none."""
+        """Return the failure that an outcome reports, as a failed attempt; None if it reports none."""
         error = self.step.failure(value) if self.step.failure else None
         if error is None:
             return None
         return FailedAttempt(error, _ms(clock), self._said(frame), has_outcome=True, outcome=value)
 
     def _raised(self, frame: Frame, error: Exception, clock: float) -> FailedAttempt:
-        """Return the failed attempt that has raised an error."""
+        """Return the failed attempt that ended with this error."""
         usage = self.step.usage_of_failure() if self.step.usage_of_failure else None
         return FailedAttempt(error, _ms(clock), self._said(frame), usage=usage)
 
@@ -151,7 +151,7 @@ class Execution(Generic[T]):
         self.origin = self.outer.origin_of(step, address)
         if self.slots:
             await self.slots.take()
-        may_be_known = address in run.doubts or step.cache or step.effect == "once"  # for speed: no others are
+        may_be_known = address in run.doubts or step.cache or step.effect == "once"  # for speed: for no other step
         if may_be_known and (known := await self._without_work()):
             return known
         if step.own_state and address:
@@ -165,13 +165,13 @@ class Execution(Generic[T]):
         return None
 
     async def _without_work(self) -> tuple[T, OutcomeFacts] | None:
-        """Return an outcome that takes no work: a person's answer, a cached one, that of an earlier call; else None.
+        """Return an outcome that takes no work: a person's answer, a cached one or that of an earlier call; else None.
 
-        A call with effect="once" is recorded as intended before it is made. Raises InDoubt, NonDeterminism.
+        Records the intent of a call with effect="once", which is then made. Raises InDoubt, NonDeterminism.
         """
         run, step, address = self.outer.run, self.step, self.address
         in_doubt = may_have_taken_effect(run, address)
-        once = step.effect == "once" or (in_doubt and run.record.intents[address] == "once")  # as it was when it began
+        once = step.effect == "once" or (in_doubt and run.record.intents[address] == "once")  # as it was begun
         if in_doubt:
             check_asks_the_same(run, step, address, self.fingerprint, self.outer.inherited.mode)
             if address in run.answers and step.answer:
@@ -191,30 +191,31 @@ class Execution(Generic[T]):
     async def _earlier_calls(self, in_doubt: bool) -> Earlier:
         """Return what earlier code has left of this call.
 
-        `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that was left.
+        `in_doubt`: whether the call itself is in doubt. Raises InDoubt about it, or about a call that earlier code left
+        in doubt.
         """
         run, step, address = self.outer.run, self.step, self.address
         earlier = calls_before(self.outer, step, address, self.fingerprint)
         doubted = earlier.answered
-        if doubted and step.answer and not run.record.is_inside(doubted):  # else that step would be void
+        if doubted and step.answer and not run.record.is_inside(doubted):  # an outcome there would void an ended step
             await self._settle(doubted, given_by_person(run, step.answer, doubted))
             earlier = calls_before(self.outer, step, address, self.fingerprint)
-        only_intended = bool(earlier.made or earlier.released)  # and not made: it waited for a decision about another
+        only_intended = bool(earlier.made or earlier.released)  # not in doubt: it waited for a decision
         if in_doubt and not only_intended and not is_made_again(run, address):
             failures, (number, _) = run.record.attempts.get(address, ()), next_attempt(run.record, address)
             last = self.outer.child(step, self.origin, self.fingerprint, number, failures)
-            if kept(step, last) is None:  # else it waits for its remedy
+            if kept(step, last) is None:  # else it has failed, and its remedy is chosen first
                 raise doubt(step, address, run, None if asks_the_same(run.record, address, self.fingerprint) else "")
         return earlier
 
     async def _settle(self, address: str, value: T) -> None:
-        """Record what a person says that a call in doubt gave, so that it answers each later attempt."""
+        """Record the result that a person gave for a call in doubt, so that it answers each later attempt."""
         _, data, _ = self._recordable(value)
         outcome: StepRecord = {**self._step_record(data, OutcomeFacts()), "address": address}
         await self.outer.run.journal.save({"steps": [outcome]}, now=True)
 
     async def _pause(self, delay: float) -> None:
-        """Wait until the next attempt may begin."""
+        """Wait `delay` seconds, at most until the deadline. The step holds no slots meanwhile."""
         if self.slots:
             self.slots.leave()
         await asyncio.sleep(delay if (left := self._left()) is None else max(0.0, min(delay, left)))
@@ -224,7 +225,7 @@ class Execution(Generic[T]):
             await admit(self.step, self.outer.inherited.budgets, self.outer.announce)
 
     def _changes(self, view: View) -> tuple[Sequence[Operation], Sequence[str]]:
-        """Return (an attempt's changes of the state, the names that concurrent steps changed as well).
+        """Return (an attempt's changes of the state, the names in them that concurrent steps changed, too).
 
         With on_conflict="error", raises StateConflict if there are such names.
         """
@@ -239,16 +240,16 @@ class Execution(Generic[T]):
         return changes, conflicts
 
     def _can_be_put_together(self) -> bool:
-        """Return whether the changes of this step may be put together with those of others.
+        """Return whether the changes of this step may be merged with those of concurrent steps.
 
-        Another run reuses the changes of a step with a cache, so they are left as they are. So are those of a step that
-        a fork has changed: the recorded steps beside it may hold what it left before.
+        Not those of a step with a cache, which another run reuses as they are; nor those of a step that a fork has
+        changed, as the recorded steps beside it may hold the changes that it made before.
         """
         edited = self.outer.run.record.edited
         return not self.step.cache and self.address not in edited.keys() | addresses.around(edited)
 
     def _attempt(self, frame: Frame, number: int) -> Awaitable[T]:
-        """Return the awaitable of attempt `number`, with the hooks and limits around its work."""
+        """Return an awaitable of attempt `number`, with the hooks and limits around its work."""
         if around := hooks_here():
             return hooked(partial(self._limited, frame), around, self._info(number), frame.mask)
         if self.budgets or self.step.timeout is not None or self.step.deadline is not None:
@@ -256,7 +257,7 @@ class Execution(Generic[T]):
         return frame.work(self.step)
 
     def _limited(self, frame: Frame) -> Awaitable[T]:
-        """Return the awaitable of an attempt's work, which raises once its time or that of a budget is up."""
+        """Return an awaitable of an attempt's work. It raises once the time of the step or of a budget is up."""
         step, work = self.step, limited(frame.work(self.step), self.budgets)
         if step.deadline is None:
             once = step.effect == "once"
@@ -268,11 +269,11 @@ class Execution(Generic[T]):
         """Return the seconds until the deadline; None if there is none."""
         if self.step.deadline is None:
             return None
-        begun = self._first_start()  # a clock that was set back since then gives no more time
+        begun = self._first_start()  # no more than `deadline`, even if the clock was set back since then
         return (after(begun, self.step.deadline) - max(now(), begun)).total_seconds()
 
     def _first_start(self) -> datetime:
-        """Return the time at which the step began first; for the root step, the time at which the branch began."""
+        """Return when the step began first; for the root step, when the branch began."""
         run = self.outer.run
         branch = datetime.fromisoformat(run.record.started_at)
         if not self.address:
@@ -280,7 +281,6 @@ class Execution(Generic[T]):
         return max(branch, datetime.fromisoformat(run.first_starts.setdefault(self.address, now_text())))
 
     def _info(self, attempt: int) -> AttemptInfo:
-        """Return the information about an attempt that hooks get."""
         run, step = self.outer.run, self.step
         return AttemptInfo(run.run_id, run.branch, self.address, step.kind.name, self.origin.name, attempt)
 
@@ -294,7 +294,7 @@ class Execution(Generic[T]):
         said = with_more(voice.started(), resumed=True) if address in run.begun else voice.started()
         event = await run.publish(voice.source, said, self.origin, ahead=True, again=again)
         self.started = event.event_id if event else None
-        return isinstance(event, BaseEvent)  # not only its note
+        return isinstance(event, BaseEvent)  # it is only a note if it has no handler
 
     async def commit(self, value: T, facts: OutcomeFacts) -> T:
         """Commit an outcome, then emit its event, and return the outcome as the code gets it."""
@@ -302,7 +302,7 @@ class Execution(Generic[T]):
         run, children = outer.run, outer.children
         usage = step.usage(value) if step.usage and not facts.reused else None
         if reported := self._said(inner) if inner and inner.sayings is not None else None:
-            outer.hear(self.address, reported)
+            outer.receive_sayings(self.address, reported)
         if children.view and facts.changes:
             children.view.commit(self.address, [(run.journal.next_order, facts.changes)])
         try:
@@ -330,12 +330,12 @@ class Execution(Generic[T]):
             await inner.announce(step.voice.source, events.StepStateConflictEvent, names)
         if inner and inner.past:
             await announce_success(step, inner)
-        if step.cache and exact and self.started:  # it was done here: neither reused, nor answered by a person
+        if step.cache and exact and self.started:  # done here: neither reused nor a person's answer
             run.cache.remember(step, step.cache, value, self.address, facts.changes)
         return value
 
     def _recordable(self, value: T) -> tuple[T, Json, bool]:
-        """Return an outcome as the code gets it and as it is recorded, and whether it is exact: no secret was masked.
+        """Return (an outcome as the code gets it, as it is recorded, whether no secret was masked in it).
 
         Raises NotCodable, also for a value that contains the text of a secret input.
         """
@@ -388,7 +388,7 @@ class Execution(Generic[T]):
         return cast(StepRecord, outcome | {name: part for name, part in more.items() if part})
 
     def _said(self, frame: Frame | None) -> SaidRecord | None:
-        """Return what the attempt reported about its work, as it is recorded; None if no step listens for that."""
+        """Return the sayings of the attempt as they are recorded; None if no step listens for them."""
         return self._masked(frame.sayings.record()) if frame and frame.sayings is not None else None
 
     def _masked(self, data: M) -> M:
@@ -396,4 +396,4 @@ class Execution(Generic[T]):
 
 
 def _ms(since: float) -> float:
-    return round((time.perf_counter() - since) * 10_000) / 10  # whole numbers are rounded faster
+    return round((time.perf_counter() - since) * 10_000) / 10  # faster than round(..., 1)

@@ -47,10 +47,10 @@ class Job:
     idempotency_key: str = ""
     """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
     counts: bool = True
-    """Whether a blocking call counts towards the limit on threads that block at once. A flow, which mostly waits,
-    does not."""
+    """Whether a blocking call counts towards the limit on threads that block at once. Calls of flows, which mostly
+    wait, do not."""
     blocks: bool = False
-    """Whether the function is async and calls a method that blocks: it needs an event loop of its own."""
+    """Whether the function is async and calls a method that blocks, so that it needs an event loop of its own."""
 
 
 class Executor(Protocol):
@@ -90,9 +90,9 @@ class Inline:
 
 
 class Isolated:
-    """Starts a new process for each call. The process gets nothing of this one but the arguments.
+    """Starts a new process for each call. Only the arguments are passed to it.
 
-    It is killed when the call is cancelled or its time is up.
+    The process is killed when the call is cancelled or its time is up.
     """
 
     def check(self, name: str, func: Callable[..., Any]) -> None:
@@ -132,7 +132,7 @@ class Isolated:
         try:
             answer = await background.blocking(_ask, child, here, there, call, over)
         finally:
-            over.set()  # a process that has not started must not start; whoever starts one after this kills it
+            over.set()  # a process that has not started must not start; if `_ask` is just starting it, `_ask` kills it
             if child.pid is not None and child.exitcode is None:
                 child.kill()  # cancelled, or its time is up
         if answer is None:
@@ -156,7 +156,7 @@ EXECUTORS: dict[Runtime, Executor] = {"inline": Inline(), "isolated": Isolated()
 def executor_of(name: str, runtime: Any, kind: str = "@step", takes: Collection[str] = tuple(EXECUTORS)) -> Executor:
     """Return the executor that `runtime` names (one of `takes`), or `runtime` itself if it is an executor.
 
-    Raises ConfigError. `kind`: how the message calls the thing with this `runtime`.
+    Raises ConfigError, in which `kind` is the thing that has this `runtime`.
     """
     if isinstance(runtime, str) and runtime in takes:
         return EXECUTORS[cast(Runtime, runtime)]
@@ -191,12 +191,12 @@ def _ask(child: Any, here: Connection, there: Connection, call: bytes, over: thr
 
 
 def _start(child: Any) -> None:
-    """Start the process. Ctrl-C at a terminal reaches it too, and waits until `_serve` has a handler for it."""
+    """Start the process. Ctrl-C at a terminal reaches it too, but only after `_serve` has set a handler for it."""
     if sys.platform == "win32":
         child.start()
         return
-    resource_tracker.ensure_running()  # starting it would let the signal through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits this
+    resource_tracker.ensure_running()  # now, as its start would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits the blocked signal
     try:
         child.start()
     finally:
@@ -206,7 +206,7 @@ def _start(child: Any) -> None:
 def _serve(pipe: Connection, module: str, name: str, key: str) -> None:
     """Run in the new process: receive one call, make it and send its result or error."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, lambda *_: None)  # the run decides whether this process ends
+    signal.signal(signal.SIGINT, lambda *_: None)  # ignored: the run decides when this process ends
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     call = json.loads(pipe.recv_bytes())

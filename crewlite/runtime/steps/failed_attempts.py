@@ -1,7 +1,7 @@
-"""Record a failed attempt with its remedy; or before it, if a step must run first to choose the remedy.
+"""Record a failed attempt: with its remedy or, if a step must run to choose the remedy, before that.
 
 A classifier that asks a model is such a step. A step inside the failed one then records the failure first, with all
-that the choice needs: a run that is killed meanwhile goes on to choose, and does not make the failed call again. The
+that the choice needs: a run that is killed meanwhile continues to choose, and does not make the failed call again. The
 failure of a step whose code only runs other steps is not recorded first: when it runs again, it fails in the same way.
 """
 
@@ -31,20 +31,20 @@ for _cls in (Failure, Evidence, RecordedStep, FailureType):  # the classes of a 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """The facts about a failed attempt from which its remedy is chosen."""
+    """What is known about a failed attempt when its remedy is chosen."""
 
     error: Exception
     milliseconds: float
     said: SaidRecord | None = None
     has_outcome: bool = False
-    """Whether the step nevertheless has an outcome, which reports the failure."""
+    """Whether the step has an outcome, which reports the failure."""
     outcome: Any = None
     described: ErrorRecord | None = None
     """The description of the error, if the attempt was made by an earlier kickoff."""
     failure: Failure | None = None
     """The failure that the policy is asked about, if an earlier kickoff has described it."""
     usage: UsageRecord | None = None
-    """Of a model call: the usage of its reply, which was no answer; None if no reply came."""
+    """Of a model call: the usage of its unusable reply; None if no reply came."""
 
     def reported(self) -> Any:
         """Return the outcome that reports the failure. Raises the error if there is no such outcome."""
@@ -54,7 +54,7 @@ class FailedAttempt:
 
 
 def described(step: Step[Any], frame: Frame, failed: FailedAttempt, error: Exception) -> ErrorRecord:
-    """Describe a failed attempt for the record; the decision is filled in later. `error`: its own, or a later one."""
+    """Describe a failed attempt for the record, without the decision. `error`: the attempt's own, or a later one."""
     causes, shown = causes_of(frame, error), frame.run.presentable(_original(frame, error))
     description: ErrorRecord = {
         "type": type_of(shown),
@@ -77,7 +77,7 @@ def described(step: Step[Any], frame: Frame, failed: FailedAttempt, error: Excep
 
 
 def _original(frame: Frame, error: Exception) -> Exception:
-    """Return the error that put this call in doubt, so that the next InDoubt can show it; else `error` itself."""
+    """Return the error that put this call in doubt, which the next InDoubt can show; without one, `error` itself."""
     before = error.__cause__ if isinstance(error, InDoubt) and error.address == frame.address else None
     return before if isinstance(before, Exception) else error
 
@@ -116,7 +116,7 @@ async def keep(step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Fa
             question=frame.fingerprint,
             voice=Voice.silent(step.voice.source),
             address=_address(frame),
-            after=frame.run.record.seq + 1 if again else None,  # replaces a kept failure that nobody has decided on
+            after=frame.run.record.seq + 1 if again else None,  # an undecided failure kept before is outdated
         )
     )
 
@@ -136,7 +136,7 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
     data: Any = record.value(at)
     if data.get("again") and not _is_answered(frame):
         return None
-    with contextlib.suppress(CrewliteError, LookupError, TypeError):  # of a later release; the attempt is made again
+    with contextlib.suppress(CrewliteError, LookupError, TypeError):  # by a later release: the attempt is made again
         description, failure = cast(ErrorRecord, data["error"]), codec.decode(data["failure"])
         reported = ReportedFailure(
             description["type"], description["message"], description["traceback"], data["raised"]

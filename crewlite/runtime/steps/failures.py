@@ -1,12 +1,12 @@
 """Errors as plain data, to be raised again by a later resume or in another process.
 
 The error is raised as its own class if that is loaded here and the error's arguments could be encoded; otherwise as
-`StepRaised`. Fields that cannot be encoded are left out. Members of a group, causes and contexts are rebuilt in
-the same way. For this, nothing is imported, and neither `__init__` nor `__new__` of the class runs. Errors of
-pydantic's validation are built in a way of their own (`validation_errors`).
+`StepRaised`. Fields that cannot be encoded are left out. Members of a group, causes and contexts are rebuilt in the
+same way. For this, nothing is imported, and neither `__init__` nor `__new__` of the class runs. Validation errors of
+pydantic are rebuilt by `validation_errors`.
 
-The size of a record is bounded. What is too large or too much for it is left out as well. A note on the error that
-comes back says what is left out.
+The size of a record is limited, and what exceeds the limit is left out, too. A note on the rebuilt error lists what was
+left out.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from crewlite.runtime.steps import validation_errors
 from crewlite.state.format.failed import RaisedError
 from crewlite.texts.wording import an, number_of
 
-_DEPTH = 4  # errors behind an error
-_MOST = 1_000  # errors in the record of one
+_DEPTH = 4  # how far from an error the errors that led to it are recorded
+_MOST = 1_000  # errors in the record of one error
 _LARGEST = 1_000_000  # characters of JSON: the arguments and fields of all these errors
-_LONGEST = 10_000  # characters of the text of an error behind another one
+_LONGEST = 10_000  # characters of the text of an error that led to another one
 _LONGEST_PATH = 100  # characters of the path of what cannot be recorded
 E = TypeVar("E", bound=BaseException)
 _NAMING = (ImportError, NameError, AttributeError)  # built-in classes with attributes that are not in `args`
-_MERELY_MET = AttributeError.__dict__["obj"]  # the object without the attribute: it may hold anything
+_MERELY_MET = AttributeError.__dict__["obj"]  # left out: this object may hold anything
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +111,13 @@ class _Room:
     errors: int = _MOST
 
     def take(self, data: codec.Json) -> bool:
-        """Return whether there is room for this data, and take it."""
+        """Return whether there is room for this data, and use the room up."""
         if fits := (size := len(codec.dumps(data))) <= self.characters:
             self.characters -= size
         return fits
 
     def take_errors(self, count: int) -> bool:
-        """Return whether there is room for so many more errors, and take it."""
+        """Return whether there is room for so many more errors, and use the room up."""
         if fits := count <= self.errors:
             self.errors -= count
         return fits
@@ -153,15 +153,15 @@ def _written(error: BaseException, depth: int, room: _Room) -> RaisedError:
 
 
 def _other_written(one: BaseException, depth: int, room: _Room) -> RaisedError:
-    """Return an error inside another one, which is at `depth`, as data."""
+    """Return an error that a group holds, or that led to another one, as data. `depth`: its distance from the first."""
     text = text_of(one) if isinstance(one, Exception) else ""
-    if len(text) > _LONGEST:  # not its beginning: a secret that is cut would not be recognised when this is masked
+    if len(text) > _LONGEST:  # not even the beginning: when this is masked later, a cut secret would not be recognised
         text = f"({len(text):,} characters, which are not recorded)"
     return {**_written(one, depth - 1, room), "message": text}
 
 
 def _write_others(raised: RaisedError, error: BaseException, depth: int, room: _Room, omitted: list[str]) -> None:
-    """Add to the data of an error the errors that it holds, and those that led to it."""
+    """Add to the data of an error its members and the errors that led to it."""
     other = partial(_other_written, depth=depth, room=room)
     if isinstance(error, BaseExceptionGroup):
         if depth and room.take_errors(len(error.exceptions)):
@@ -200,7 +200,7 @@ def _codable(fields: dict[str, Any], room: _Room, lost: _Missing) -> dict[str, A
 def _refusal(refused: NotCodable) -> str:
     """Return in words what cannot be recorded."""
     path = refused.path
-    if len(path) > _LONGEST_PATH:  # no other part of it: keys may be secrets, and one that is cut is not recognised
+    if len(path) > _LONGEST_PATH:  # only the root: keys may be secrets, and a cut one is not recognised
         path = path.partition(".")[0].partition("[")[0]
     return f"{path} ({an(refused.found)})"
 
@@ -218,7 +218,7 @@ def _in_slots(error: BaseException) -> dict[str, Any]:
 
 
 def _built(step: str, raised: RaisedError) -> BaseException | None:
-    """Build an error, and those that led to it, from its data; None if its class or its arguments cannot be had."""
+    """Build an error, and those that led to it, from its data; None if its class or its arguments are not available."""
     cls = _loaded(raised["cls"]) if "fields" in raised else None
     if cls is None:
         return None
@@ -235,7 +235,7 @@ def _built(step: str, raised: RaisedError) -> BaseException | None:
         vars(error).update({name: _closed() for name in raised.get("streams", ())}, **fields)
         for name, value in (slots or {}).items():
             BaseException.__setattr__(error, name, value)
-        getattr(error, "__notes__", None)  # the class's own __getattr__ may need a field that could not be recorded
+        getattr(error, "__notes__", None)  # raises if the class's own __getattr__ needs a field that was not recorded
     except Exception:  # the border: a user's class may raise anything here
         return None
     if "cause" in raised:
@@ -263,7 +263,7 @@ def _noted(error: E, raised: RaisedError) -> E:
 
 
 def _closed() -> io.IOBase:
-    """Return a stream whose reading is refused: what was in it is not recorded."""
+    """Return a stream that refuses to be read, for one whose content is not recorded."""
     stream = io.BytesIO()
     stream.close()
     return stream
@@ -280,7 +280,7 @@ def _arguments(error: BaseException) -> list[Any]:
 
 
 def _builtin(cls: type) -> Any:
-    """Return the built-in class whose fields the objects of a class have, such as OSError."""
+    """Return the built-in class of which the objects of a class have the fields, such as OSError."""
     base = cls
     while base.__module__ != "builtins":
         base = base.__base__ or object
@@ -290,7 +290,7 @@ def _builtin(cls: type) -> Any:
 def _loaded(name: str) -> type[BaseException] | None:
     """Return the exception class of this name if it is loaded already, else None.
 
-    A class of a script is found whether the script was run or imported; of classes made inside a function, the newest.
+    A script's class is found whether the script was run or imported. Of classes made inside a function, the newest is.
     """
     module, _, path = name.partition(":")
     if "<locals>" in path:

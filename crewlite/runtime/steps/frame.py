@@ -41,17 +41,17 @@ from crewlite.system.forked import in_child
 from crewlite.usage import Usage
 
 T = TypeVar("T")
-in_child(durable.detach)  # the loop that serves the run is in the parent alone: a step asked of it would never end
+in_child(durable.detach)  # only the parent has the run's loop: a step requested in a child would never end
 
 
 class Inherited(NamedTuple):
-    """What a step hands down to the steps inside it: one frozen value, so that no step can change another's."""
+    """What a step hands down to the steps inside it: an immutable value, so that no step can change another's."""
 
     mode: Mode
     limits: tuple[Limit, ...] = ()
     """Limits on how many steps run at once, which apply to every step inside."""
     policy: Policy | None = None
-    """The failure policy of steps inside that inherit one."""
+    """The failure policy of the steps inside with `Step.inherits`."""
     guards: tuple[Guard, ...] = ()
     """The guards of this step's policy and of those around it, outermost first."""
     budgets: tuple[HeldBudget, ...] = ()
@@ -64,7 +64,7 @@ class Inherited(NamedTuple):
     """The slots that the step holds under limits, or else those of the nearest enclosing step that has limits."""
 
     def inside(self, step: Step[Any], budgets: tuple[HeldBudget, ...] = (), slots: Slots | None = None) -> Inherited:
-        """Return what a child step hands down, which has these budgets and slots."""
+        """Return what a child step, with these budgets and slots of its own, hands down."""
         mode, policy, guards = self.mode, self.policy, self.guards
         if mode.strict_replay is not step.strict_replay:
             mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
@@ -102,7 +102,7 @@ class Frame(Scope):
     address: str
     past: tuple[Remedy, ...]
     fails: tuple[type[BaseException], ...] = (Exception,)
-    """What the work of a step may fail with; whatever else it raises would end more than the step."""
+    """The errors with which a step may fail. Any other one would end more than the step."""
 
     def __init__(self, run: Run, origin: Origin, *, inherited: Inherited | None = None, attempt: int = 1) -> None:
         self.run = run
@@ -125,7 +125,7 @@ class Frame(Scope):
 
     @property
     def idempotency_key(self) -> str:
-        """A key for services that the step calls: the same in all attempts, different for each step, run and branch."""
+        """See `durable.Scope`."""
         return self.run.idempotency_key(self.address) if self.address else ""
 
     @property
@@ -140,7 +140,7 @@ class Frame(Scope):
 
     @property
     def shared(self) -> Shared | None:
-        """The store for data of all runs at the same location; None if the provider has none."""
+        """See `durable.Scope`."""
         return self.run.shared if self.run.shared.offered else None
 
     @property
@@ -150,19 +150,19 @@ class Frame(Scope):
 
     @property
     def in_other_task(self) -> bool:
-        """Whether the running task is another than that of this step's own coroutine. Ask it on an event loop."""
+        """Whether the running task is not that of this step's own coroutine. Ask it on an event loop."""
         return self.children.task is not None and self.children.task is not asyncio.current_task()
 
     @property
     def is_beside(self) -> bool:
-        """Whether the running code is beside the step's own: another task, or a `bound` thread."""
+        """Whether the running code is beside the step's own code: another task, or a `bound` thread."""
         return own_threads.bound_scope() is self or self.in_other_task
 
     def waiting_for(self, asker: Scope) -> Callable[[str], AbstractContextManager[None]] | None:
-        """Return what notes a wait of this code for a step that the code of `asker` has requested: see Scope.
+        """See `durable.Scope`.
 
-        None for a step that this code has requested, as this step ends only after it in any case. None in another task
-        or thread too, as the step's own code may go on meanwhile.
+        Returns None for a step that this code has requested, as this step ends only after it in any case; and in
+        another task or thread, as the step's own code may go on meanwhile.
         """
         if asker is self or not isinstance(asker, Frame) or asker.run is not self.run:
             return None
@@ -172,7 +172,7 @@ class Frame(Scope):
         return partial(self.run.pools.wait, self.address, self.inherited.slots)
 
     def doubt(self, what: str, failed: str, arguments: str) -> InDoubt:
-        """Build the error of the call that runs here, with effect="once", which failed and may have taken effect."""
+        """See `durable.Scope`."""
         return self.run.doubt(self.address, what, failed, arguments)
 
     @property
@@ -181,7 +181,7 @@ class Frame(Scope):
         return self.around or self
 
     def start_inside(self) -> Start:
-        """The state with which a step requested now starts."""
+        """See `durable.Scope`."""
         view = self.children.view
         return view.start_inside() if view else self.run.journal.states.beginning
 
@@ -192,7 +192,7 @@ class Frame(Scope):
 
     @property
     def usage(self) -> Usage:
-        """The tokens and cost of this step and all steps inside it so far, in all kickoffs of the run."""
+        """See `durable.Scope`."""
         return self.run.record.paid.inside(self.address)
 
     def origin_of(self, step: Step[Any], address: str) -> Origin:
@@ -216,7 +216,7 @@ class Frame(Scope):
         """Build the frame of attempt `number` at a child step, after its failed attempts.
 
         `origin`: where the events that the attempt announces come from. `past`: the remedies charged to the step's
-        retry budget. `budgets`, `slots`: those that the step has of its own.
+        retry budget. `budgets`, `slots`: the step's own.
         """
         inherited = self.inherited.inside(step, budgets, slots)
         inside = remedies.number_inside(failed, number) if failed else number
@@ -243,10 +243,10 @@ class Frame(Scope):
             at, frame = frame.address, frame.around
         return Basis(codec.digest(parts) if parts else "", self.inherited.after)
 
-    def hear(self, address: str, said: SaidRecord | None) -> None:
+    def receive_sayings(self, address: str, said: SaidRecord | None) -> None:
         """Receive the sayings of a child step, once the step has its outcome or has failed finally."""
         if self.sayings is not None:
-            self.sayings.hear(address, said)
+            self.sayings.receive(address, said)
 
     def go_on_otherwise(self) -> None:
         """Allow the code to change the questions of recorded steps, as its new course after a rollback may."""
@@ -274,22 +274,22 @@ class Frame(Scope):
     def has_ended(self, address: str, model: str = "") -> bool:
         """Return whether a child step has its outcome or has failed; in a preview, where no step ends, True.
 
-        `model`: the name of the one that must have given the outcome, where another one's does not count.
+        `model`: the name of the model that must have given the outcome; "" for any.
         """
         if (outcome := self.run.record.outcomes.get(address)) is not None:
             return not model or outcome.provenance.get("model", model) == model
         return self.dry or address in self.children.failed
 
     def in_doubt(self, address: str) -> bool:
-        """Return whether an earlier kickoff may have made this call, and its result is unknown."""
+        """See `durable.Scope`."""
         return address in self.run.doubts and address not in self.run.undecided
 
     def mask(self, text: str) -> str:
-        """Return `text` with the secrets that the run knows masked."""
+        """See `durable.Scope`."""
         return self.run.journal.secrets.mask(text)
 
     def shown_of_beginning(self, text: str) -> int:
-        """See Scope."""
+        """See `durable.Scope`."""
         return self.run.journal.secrets.shown_of_beginning(text)
 
     async def announce(
@@ -304,7 +304,7 @@ class Frame(Scope):
         return made.event_id if made else ""
 
     def tell(self, event: type[Any], about: Mapping[str, Any]) -> bool:
-        """Emit an event that is not recorded and creates no checkpoint. Callable from any thread; does not wait."""
+        """See `durable.Scope`."""
         journal = self.run.journal
 
         def emit() -> None:
@@ -316,7 +316,7 @@ class Frame(Scope):
         return True
 
     def with_usage(self, step: Step[T], address: str, value: T, more: codec.Json = None) -> T:
-        """Return a child's outcome with the usage of all steps inside it. `more`: usage that is not recorded yet."""
+        """Return a child's outcome with the usage of all steps inside it. `more`: usage that is yet to be recorded."""
         if step.with_usage is None:
             return value
         recorded = self.run.record.paid.inside(address)
@@ -329,17 +329,17 @@ class Frame(Scope):
             value = await step.work()
             if self.children.side_by_side:
                 await self.children.side_by_side.join()
-        except self.fails as error:  # if a child step stops the run, the error of that step is raised below
+        except self.fails as error:  # an error of a child step that stops the run is raised below instead
             if self.children.side_by_side:
                 await self.children.side_by_side.join_after_failure()
             if not self.children.stop.error:
                 check_program_goes_on(error)
                 raise
-        except BaseException as error:  # what would end more than this step
+        except BaseException as error:  # an error that would end more than this step
             confine(error)
         finally:
             durable.reattach(token)
-        if self.children.stop.error:  # the code between may have caught it
+        if self.children.stop.error:  # the step's code may have caught it
             raise self.children.stop.error
         self.complete()
         if self.run.journal.states.common.used and (view := self.children.view):
@@ -349,10 +349,10 @@ class Frame(Scope):
     def complete(self) -> None:
         """Check the requests of a step that has ended without an error.
 
-        Raises NonDeterminism if recorded steps were not requested, InDoubt if calls in doubt were not, ChangeUnused if
-        the fork has changed a step inside this one that was not, ConfigError if a requested step was never awaited.
+        Raises NonDeterminism if it did not request a recorded step, InDoubt for a call in doubt, ChangeUnused for a
+        step that the fork has changed; ConfigError if it requested a step and never awaited it.
         """
-        unused = self.run.unused  # mostly empty
+        unused = self.run.unrequested_changes  # mostly empty
         if unused and (left := [at for at in unused if not self.address or self.address in outers(at)]):
             raise ChangeUnused(sorted(left))
         if None in self.children.asked.values():
@@ -366,7 +366,7 @@ class Frame(Scope):
             doubts.check_none_left(self.run, self.children.unrequested)
 
     def is_changed_inside(self) -> bool:
-        """Return whether a fork has edited a step inside this attempt, or set one to run again that has not."""
+        """Return whether a fork has edited a step inside this attempt, or set one to run again that is still to run."""
         outcomes = self.run.record.outcomes
         inside = (at for at in self.run.record.edited if at.startswith(self.children.prefix))
         return any(at not in outcomes or outcomes[at].edited for at in inside)
@@ -374,8 +374,8 @@ class Frame(Scope):
     def unused(self) -> list[str]:
         """Return the recorded steps inside this one that a fork has inherited and the code has not requested.
 
-        Also calls in doubt about which a person has decided; and with on_drift="rerun" all that belong to the outcome
-        which this step's new outcome replaces.
+        Includes unrequested calls in doubt that a person has decided about and, with on_drift="rerun", all unrequested
+        steps that belong to the outcome replaced by this step's new one.
         """
         children, run = self.children, self.run
         left = children.unrequested if run.on_drift == "rerun" else children.unrequested & run.left_in_doubt

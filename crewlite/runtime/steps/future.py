@@ -39,7 +39,7 @@ class StepFuture(Generic[T]):
         self._loop, start = scope.loop, scope.start_inside()
         if on(self._loop):
             self._begin(step, start)
-        else:  # the loop runs these callbacks in the order of the calls
+        else:  # the loop runs these callbacks in the order of the requests
             self._done = _uncancellable()
             self._loop.call_soon_threadsafe(self._begin, step, start, context=to_another_loop())
 
@@ -91,7 +91,7 @@ class StepFuture(Generic[T]):
 
     async def _end(self, noted: Callable[[str], contextlib.AbstractContextManager[None]]) -> None:
         """Wait for the step to end, for a thread. Raises StepDeadlock if it can never end: see Scope.waiting_for."""
-        if self._task:  # else it could not begin
+        if self._task:  # None if the step could not begin
             with noted(self._task.get_name()):
                 await asyncio.wait({self._task})
 
@@ -99,7 +99,7 @@ class StepFuture(Generic[T]):
         """Return the result for other threads and other loops, which cannot wait for the task."""
         if self._done:
             return self._done
-        assert self._task  # begun here and now
+        assert self._task  # the step was begun above
         done = _uncancellable()
         if self._task.done():
             _settle(done, self._task)
@@ -124,17 +124,17 @@ class StepFuture(Generic[T]):
 
     def _be_marked(self) -> None:
         """Have the loop of the run call `_mark_awaited`."""
-        with contextlib.suppress(RuntimeError):  # it is closed
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._mark_awaited)
 
     def _mark_awaited(self) -> None:
         """Mark the step as awaited: its failure was raised to the waiter, so the enclosing step need not raise it."""
-        if self._task and self._task.done():  # else the waiter timed out and was not given any failure
+        if self._task and self._task.done():  # if not, the waiter timed out and no failure reached it
             self._scope.mark_awaited(self._task)
 
 
 def _uncancellable() -> concurrent.futures.Future[Any]:
-    """Return a future that a waiter cannot cancel, as that must not cancel the step."""
+    """Return a future that a waiter cannot cancel, so that the step is never cancelled through it."""
     done = concurrent.futures.Future[Any]()
     done.set_running_or_notify_cancel()
     return done
@@ -150,13 +150,13 @@ def _settle(done: concurrent.futures.Future[T], task: asyncio.Task[T]) -> None:
 
 
 def requested(scope: Scope, step: Step[T], call: str, then: Callable[[T], Any] = durable.same) -> Any:
-    """Request a step for code of users. In a coroutine, return an awaitable of `then(result)`; elsewhere wait for that.
+    """Request a step for code of users. In a coroutine, return an awaitable of `then(result)`; elsewhere, that result.
 
-    `call`: the call, as error messages write it. In a coroutine, `then` may return an Awaited, which is awaited too.
+    `call`: the user's call, for error messages. In a coroutine, `then` may return an Awaited, which is awaited too.
     """
     if scope.loop is None or on(scope.loop):
         asked = scope.step(step)
-    elif background.running_loop():  # an event loop of the user's, or of a function that blocks its loop
+    elif background.running_loop():  # another loop: the user's, or that of a function on its own loop
         asked = StepFuture(scope, step)._awaited()
     else:
         return then(StepFuture(scope, step).result())

@@ -22,7 +22,7 @@ LOOP_TURNS = 8
 
 
 class Handover:
-    """The queue of results that are about to be handed over: a result comes in its turn once it is the first."""
+    """The queue of results that are about to be handed over. A result is handed over once it is the first."""
 
     def __init__(self) -> None:
         self._queue: list[tuple[Order, str]] = []
@@ -37,7 +37,7 @@ class Handover:
 
     @property
     def busy(self) -> bool:
-        """Whether any result is to be handed over, now or later."""
+        """Whether a result is in the queue, or a running step will add one."""
         return bool(self._entered or self._expected)
 
     async def hand_over(
@@ -46,7 +46,7 @@ class Handover:
         """Await the task of a step, and return its result or raise its failure in its turn.
 
         `part`: the task, or a shield around it. `recorded`: the position of its recorded outcome or failure; None if it
-        has none yet. `expected`: whether a step that still runs gets a turn too, when it ends.
+        has none yet. `expected`: whether the result of a step that still runs enters the queue too, when the step ends.
         """
         address = task.get_name()
         if recorded and address not in self._run_again:
@@ -56,7 +56,7 @@ class Handover:
         try:
             with contextlib.suppress(Exception):  # the task keeps its error, which is raised below, in its turn
                 await part
-            await self.comes(address, LOOP_TURNS)
+            await self.wait_for_turn(address, LOOP_TURNS)
         except asyncio.CancelledError:
             if not _has_failed(task):  # a step that has failed cannot be cancelled any more
                 raise
@@ -65,7 +65,7 @@ class Handover:
         if (error := task.exception()) is None:
             return task.result()
         try:
-            raise error  # a second `result()` would drop its traceback
+            raise error  # not by `task.result()`, which would drop its traceback
         finally:
             del error
 
@@ -74,19 +74,19 @@ class Handover:
         return address in self._entered
 
     def committed(self, address: str, order: Order) -> None:
-        """Add the result of an expected step, which is committed now. Does nothing for other steps."""
+        """Add the result of an expected step when it is committed. Does nothing for other steps."""
         if address in self._expected:
             self.enter(address, order)
 
     def enter(self, address: str, order: Order) -> None:
-        """Add a result that was requested. The caller must call `leave` for it in any case."""
+        """Add a result. The caller must call `leave` for it in any case."""
         heapq.heappush(self._queue, (order, address))
         self._entered[address] = order
 
-    async def comes(self, address: str, loop_turns: int = 1) -> None:
+    async def wait_for_turn(self, address: str, loop_turns: int = 1) -> None:
         """Wait until this result is the first, and the code has gone on with the results handed over before it.
 
-        `loop_turns`: wait at least so many, because an earlier result may enter the queue meanwhile.
+        `loop_turns`: the fewest turns of the loop to wait, as an earlier result may enter the queue meanwhile.
         """
         while address in self._entered:
             if self._first() != address:
@@ -101,12 +101,12 @@ class Handover:
             loop_turns = LOOP_TURNS
 
     def run_again(self, address: str) -> None:
-        """Note that a step runs again, so that its recorded result is not handed over."""
+        """Note that a step runs again, so that its recorded result does not enter the queue."""
         self._run_again.add(address)
         self._withdraw(address)
 
     def leave(self, address: str) -> None:
-        """Remove a step whose result was handed over, or that has no result. Does nothing if the step is not here."""
+        """Remove a step whose result was handed over, or that has no result. Does nothing if it is not in the queue."""
         self._expected.discard(address)
         self._withdraw(address)
 
@@ -120,7 +120,7 @@ class Handover:
     def _first(self) -> str:
         """Return the address of the first result in the queue; "" if it is empty."""
         while self._queue and self._entered.get(self._queue[0][1]) != self._queue[0][0]:
-            heapq.heappop(self._queue)  # it has left, perhaps to enter again at another place
+            heapq.heappop(self._queue)  # an entry of a result that has left, and may have entered again elsewhere
         return self._queue[0][1] if self._queue else ""
 
 

@@ -1,4 +1,4 @@
-"""Steps that are requested in parallel, under readable addresses: `crew:writers#[2]` where the author gives a key."""
+"""`with keyed(...)`: readable addresses for steps that are requested in parallel: `crew:writers#[2]`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 100  # characters of a key
 
 
 class _Held(NamedTuple):
-    """A key, and where it counts: in this scope, and in this task only, if there is one."""
+    """The key of a block, and where it applies: in this scope and, if there is a task, in this task only."""
 
     scope: Scope
     key: str
@@ -38,11 +38,7 @@ class keyed:  # noqa: N801 - a context manager
     ```python
     from crewlite.flow import keyed
 
-
-    async def write(number, writers):
-        with keyed(number):
-            return await writers.akickoff({"chapter": number})
-    ```
+    async def write(number, writers): with keyed(number): return await writers.akickoff({"chapter": number}) ```
 
     Raises ConfigError for a key that cannot be part of an address, or that was used before.
     """
@@ -74,9 +70,9 @@ class keyed:  # noqa: N801 - a context manager
 
 
 def to_another_loop() -> Context:
-    """Return a copy of the context for a request that another event loop takes.
+    """Return a copy of the context variables for a request that another event loop takes.
 
-    The copy carries the key of the enclosing block and the identity of the code that makes the request.
+    It carries the key of the enclosing block and the identity of the code that makes the request.
     """
     context, held, scope = copy_context(), _held.get(), durable.scope()
     if held:
@@ -94,7 +90,7 @@ def to_another_loop() -> Context:
 
 
 def key_here(scope: Scope) -> str | None:
-    """Return the key of the block that requests a step in this scope; None outside of such a block."""
+    """Return the key of the block in which the running code requests steps of `scope`; None outside of a block."""
     held = _held.get()
     if held is None or held.scope is not scope or (held.task and held.task is not asyncio.current_task()):
         return None

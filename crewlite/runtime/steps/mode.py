@@ -1,7 +1,4 @@
-"""How the record answers the steps that code requests: what each is asked, what it rests on, and the mode of replay.
-
-All of it is data: `replay.decide` makes of it what becomes of a request.
-"""
+"""What `replay.decide` needs besides the record: the question, what the outcome rests on, the mode of replay."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ class Basis(NamedTuple):
     digest: str = ""
     """A digest of the basis; "" if only the root step encloses the step."""
     after: int = 0
-    """The number of the commit that an enclosing step reacts to: earlier outcomes are outdated."""
+    """The number of the latest commit that an enclosing step reacts to. Outcomes in earlier commits are outdated."""
 
     def holds(self, seq: int, recorded: str | None) -> bool:
         """Return whether an outcome in commit `seq`, with the basis digest `recorded`, is valid on this basis too."""
@@ -32,7 +29,7 @@ RESTS_ON = "rests_on"
 MAY_DIFFER = "may_differ"
 """The drift of a step that may differ, and a key in the provenance of its outcome."""
 DIFFERS = "differs"
-"""The key in the provenance of an outcome from code that asked other questions than were recorded: `Mode.differs`."""
+"""A key in the provenance of an outcome whose code had `Mode.differs`."""
 
 
 class StepQuestion(NamedTuple):
@@ -46,17 +43,18 @@ class StepQuestion(NamedTuple):
     once: bool = False
     """Whether a repeated call would do harm."""
     comes_late: bool = False
-    """Whether the earlier run may have requested this step, not begun it, and recorded later ones meanwhile."""
+    """Whether the earlier run may have requested this step, not begun it yet, and recorded later ones meanwhile."""
     in_turn: bool = False
     """Whether the code requests nothing more before this step has ended."""
     is_early: bool = False
-    """Whether the step may differ, and steps that were recorded before it are not requested yet."""
+    """Whether the step may differ and is requested before steps that were recorded before it."""
     after: int | None = None
-    """The number of the commit that the step reacts to: an earlier outcome, unless it was edited, is outdated."""
+    """See `Step.after`."""
     basis: Basis = Basis()
-    """What the outcome depends on besides the question. One that the fork itself has edited holds on any basis."""
+    """What the outcome depends on besides the question. An outcome that the fork itself has edited holds on any
+    basis."""
     moved: bool = False
-    """Whether the address is not that which follows from the order of the calls: see `once_addresses`."""
+    """Whether the address differs from the one that the order of the calls gives: see `once_addresses`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +63,12 @@ class Mode:
 
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     strict_replay: bool = False
-    """Whether the code must request the recorded steps, so that any other request is an error."""
+    """As `Step.strict_replay` of the step: the code must request the recorded steps, so any other request is an
+    error."""
     diverged: bool = False
     """Whether an earlier step differs from the record, so that no later recorded outcome applies."""
     rolled_back: bool = False
-    """Whether the code continues after a rollback, so that it may ask recorded steps other questions."""
+    """Whether a rollback precedes the code, which may then ask recorded steps other questions."""
     differs: bool = False
     """Whether the code has changed, added or left out a step that may differ. Later steps may then differ too, but
     calls with effect="once" still answer from the record."""
@@ -95,7 +94,7 @@ class Mode:
         return self.rolled_back or self.on_drift == "rerun" or (self.differs and not once)
 
     def provenance(self, step: Step[Any]) -> Mapping[str, str] | None:
-        """Return the provenance to record with the end of a step: its own, and what the record tells of the code."""
+        """Return the provenance to record with the end of a step: the step's own, MAY_DIFFER and DIFFERS."""
         means = step.provenance
         if step.drift == MAY_DIFFER:
             means = {**(means or {}), MAY_DIFFER: "yes"}

@@ -1,8 +1,8 @@
-"""The address of a call with effect="once", where the code may ask for its calls in another order than before.
+"""Find the address of a call with effect="once" whose code may request its calls in another order than before.
 
-As long as code requests what it requested before, the order of its calls identifies them. Where code may request
-something else, its question identifies a call: a call that was begun is found at whichever address it is recorded, and
-a new call gets an unused address. So no such call is lost from the record, and none is made twice.
+While code requests what it requested before, the order of its calls identifies them. Where code may request other
+calls, the question identifies a call: a call that was begun is found at whichever address it is recorded, and a new
+call gets an unused address. So no such call is lost from the record, and none is made twice.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from crewlite.state.format.record import Record
 def address_of(frame: Frame, address: str, question: codec.Json) -> str:
     """Return the address of a call that the code of `frame` requests at `address`, with this question.
 
-    It is that of an unrequested call that was begun with this question in the same attempt. If there is none, and
-    another call was begun at `address`, it is an address that no step has. Code that has to ask for the recorded calls
-    in their order stays at `address`. So does a fork with changes, which makes there again what its changes lead to.
+    It is the address of an unrequested call that was begun with this question in the same attempt. If there is none,
+    and another call was begun at `address`, it is an address that no step has. It stays `address` for code that has to
+    request the recorded calls in their order, and in a fork whose changes lead to the call, which makes it again there.
     """
     record, children = frame.run.record, frame.children
     if not ((frame.run.resumed or record.attempts) and (begun := _unrequested(frame))):
         return address
     end = record.end(address)
     is_asked = address in begun and end and end.fingerprint == codec.digest([kinds.at(address).name, question])
-    if is_asked and not belongs_to_another(frame, address, address):  # as below, without a look at the others
+    if is_asked and not belongs_to_another(frame, address, address):  # for speed: the same as below
         take_result(frame, address, address)
         return note_address(frame, address, address)
     digests = _digests(address, question)
@@ -46,7 +46,7 @@ def address_of(frame: Frame, address: str, question: codec.Json) -> str:
         return note_address(frame, address, address)
     if _may_move(frame, address) or belongs_to_another(frame, address, address):
         return note_address(frame, address, next(at for at in children.beyond(address) if not _is_in_use(frame, at)))
-    # a fork's changes make the call at this address again; else it is refused, and the one there is still to come
+    # if no change of a fork leads to it, the call is refused, and the recorded one may still be requested
     return note_address(frame, address, address) if is_before_change(record, address) else address
 
 
@@ -65,7 +65,7 @@ def may_keep(frame: Frame, address: str, question: codec.Json) -> bool:
 
 
 def note_address(frame: Frame, address: str, found: str) -> str:
-    """Note that the call which the code of `frame` requests at `address` has the address `found`, and return that."""
+    """Note that the call which the code of `frame` requests at `address` has the address `found`; return `found`."""
     children = frame.children
     if children.unrequested_calls:
         children.unrequested_calls.pop(found, None)
@@ -75,7 +75,7 @@ def note_address(frame: Frame, address: str, found: str) -> str:
 
 
 def _unrequested(frame: Frame) -> dict[str, None]:
-    """Return the calls that were begun in this attempt before, and that its code has not requested yet."""
+    """Return the calls that an earlier kickoff began in this attempt and its code has not requested yet."""
     children = frame.children
     if children.unrequested_calls is None:
         begun = _begun(frame.run.record, children.prefix)
@@ -84,9 +84,9 @@ def _unrequested(frame: Frame) -> dict[str, None]:
 
 
 def _known(frame: Frame, address: str, alike: Collection[str]) -> str:
-    """Return which of the calls `alike`, begun with the same question, the one requested at `address` is; "" if none.
+    """Return the one of the calls `alike` (begun with the same question) that is requested at `address`; "" if none is.
 
-    It is the same one after every kill, whether it has ended or not: the one in its place, or else the first.
+    It is the same one after every kill, whether it has ended or not: the one at `address`, or else the first.
     """
     record = frame.run.record
     is_free, may_differ = _may_move(frame, address), _may_differ(frame, address)
@@ -102,7 +102,7 @@ def _known(frame: Frame, address: str, alike: Collection[str]) -> str:
 def _may_move(frame: Frame, address: str) -> bool:
     """Return whether a call requested at this address need not be the one that was begun there.
 
-    Once one has moved, the calls after it may move too. A call that a fork's changes lead to stays in its place.
+    Once one call has moved, the calls after it may move too. A call that a fork's changes lead to does not move.
     """
     is_changed = is_before_change(frame.run.record, address)
     return bool(frame.children.moved) or (_may_differ(frame, address) and not is_changed)
@@ -115,9 +115,9 @@ def _may_differ(frame: Frame, address: str) -> bool:
 
 
 def _begun(record: Record, prefix: str) -> Iterator[str]:
-    """Yield the calls with effect="once" in an attempt that were begun, or that have the result of an earlier one.
+    """Yield the calls with effect="once" in an attempt that were begun, or have the result of an earlier one.
 
-    Those that a fork has edited or set to run again may have another effect.
+    Steps that a fork has edited or set to run again are included, whatever their effect.
     """
     begun = (at for at, effect in record.intents.items() if effect == "once")
     answered = (at for at, outcome in record.outcomes.items() if outcome.reused and is_call_made_once(record, outcome))
@@ -125,16 +125,16 @@ def _begun(record: Record, prefix: str) -> Iterator[str]:
 
 
 def _is_in_use(frame: Frame, address: str) -> bool:
-    """Return whether a step has this address, be it recorded or only requested."""
+    """Return whether a step, recorded or only requested, has this address."""
     record, children = frame.run.record, frame.children
     recorded = record.intents, record.outcomes, record.attempts, record.events.starts
     return any(address in addresses for addresses in (*recorded, children.asked, children.moved))
 
 
 def _is_the_same(record: Record, at: str, address: str, digests: Collection[str]) -> bool:
-    """Return whether the call at an address has the kind, name and key of the one at `address`, and asks one of these.
+    """Return whether the call `at` has the kind, name and key of the one at `address`, and one of these `digests`.
 
-    One whose question is not recorded is known by its place.
+    A call whose question is not recorded is identified by its address.
     """
     end = record.end(at)
     asked = end.fingerprint if end else record.intended.get(at)
@@ -144,7 +144,7 @@ def _is_the_same(record: Record, at: str, address: str, digests: Collection[str]
 
 
 def _digests(address: str, question: codec.Json) -> Collection[str]:
-    """Return the digests that the question of a call may have in a record."""
+    """Return the digests with which the question of a call may be recorded."""
     kind = kinds.at(address).name
     return {codec.digest([kind, form]) for form in (question, *other_forms(question))}
 

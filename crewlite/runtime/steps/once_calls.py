@@ -1,7 +1,7 @@
-"""The calls with effect="once" of a run: which of them its attempts have requested, and which get results of others.
+"""The calls with effect="once" of a run: which of them its attempts have requested, and which share a result.
 
-An attempt that is made again requests its calls again, and a call that was made gives its result to one request. So
-the run keeps in mind what its attempts have requested so far; all of it follows from the record on a resume.
+An attempt that is made again requests its calls again, and a call that was made gives its result to one request. So the
+run remembers what its attempts have requested so far. A resume rebuilds this from the record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from crewlite.state.format.record import Record
 
 
 class OnceCalls:
-    """What a run knows of its calls with effect="once", beside the record of each."""
+    """What a run knows of its calls with effect="once", besides the record of each."""
 
     def __init__(self) -> None:
         self.begun: set[str] = set()
@@ -42,7 +42,7 @@ class OnceCalls:
 
     def add_recipient(self, made: str, address: str) -> None:
         """Note that the call at an address receives the result of the call `made`, which may be itself."""
-        self.requested.add(address)  # for a model's call, whose step is requested later
+        self.requested.add(address)  # now, as the step of a model's call is requested later
         if address != made:
             self.recipients.setdefault(made, set()).add(address)
 

@@ -1,4 +1,4 @@
-"""Other forms in which a question may be recorded: by the program run in another way, or by an earlier release."""
+"""Other forms in which a question may be recorded: by an earlier release, or by the program run in another way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def other_forms(asked: Json) -> Iterator[Json]:
 
 
 def _as_before(data: Json) -> Json:
-    """Return encoded data in the form in which releases without `_LATER_PARTS` wrote it."""
+    """Return encoded data in the form of releases without `_LATER_PARTS`."""
     if isinstance(data, list):
         return [_as_before(item) for item in data]
     if not isinstance(data, dict):

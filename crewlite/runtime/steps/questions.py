@@ -1,7 +1,7 @@
 """Compare the questions that a definition asks its steps now with the recorded ones, and decide what a kickoff does.
 
-A step's question is what it is asked: the task's texts, the agent, the outputs it builds on. A step whose question has
-changed since it finished has drifted. Questions to people are in human.py.
+A step's question is what it is asked: the task's texts, the agent, the outputs it builds on. A finished step whose
+question has changed since has drifted. Questions to people are in human.py.
 
 Pure functions over data: nothing here reads a store, waits or writes.
 """
@@ -114,7 +114,7 @@ def decide_result(
 
 
 def is_another(recorded: tuple[str, str], now: tuple[str, str], default_name: str) -> bool:
-    """Return whether a run belongs to another definition, judged by (kind, name). A default name matches any name."""
+    """Return whether two definitions, given as (kind, name), differ. A default name equals any name."""
     if recorded[0] != now[0]:
         return True
     before, after = recorded[1].strip(), now[1].strip()
@@ -128,7 +128,7 @@ def have_in_common(recorded: Sequence[Sequence[str | None]], now: Sequence[Seque
 
 
 def _knew(answered: Mapping[str, str], asked: Mapping[str, str]) -> str:
-    """Return which passages of knowledge a step was given and is not now, or the other way round; "" if none."""
+    """Return which passages of knowledge were added to or removed from a step's question; "" if none were."""
     gone = [name for name in answered if name.startswith(KNOWLEDGE) and name not in asked]
     new = [name for name in asked if name.startswith(KNOWLEDGE) and name not in answered]
     return " and ".join(f"{word} {', '.join(names)}" for word, names in (("with", gone), ("without", new)) if names)

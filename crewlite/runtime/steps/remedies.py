@@ -48,7 +48,7 @@ def _unit_around(record: Record, address: str) -> str | None:
 def _holder(record: Record, prefix: str, place: str) -> str | None:
     """Return the prefix of the attempt in which the step `place` has finished: `prefix`, or the nearest enclosing one.
 
-    Returns None if there is none. Passes over the work of an agent: a conversation cannot go back to its middle.
+    Returns None if there is none. Skips the work of agents: a conversation cannot go back to its middle.
     """
     while True:
         if record.kind_at(outer(prefix)).worker != "model" and f"{prefix}{place}" in record.outcomes:
@@ -62,7 +62,7 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
     """Return the address of the step that applies a remedy for work; None if no step can.
 
     The remedy was chosen for the failure of the step at `address`. `prefix` begins the addresses of the steps inside
-    that step: the named place of a rollback is looked for there first.
+    that step: a rollback looks for its named step there first.
     """
     if isinstance(remedy, Rollback) and remedy.to:
         found = _holder(record, prefix, remedy.to)
@@ -76,7 +76,7 @@ def applier(record: Record, remedy: Remedy, prefix: str, address: str) -> str | 
 def rising(record: Record, causes: Iterable[str]) -> Attempt | None:
     """Return the failed attempt of a child step that left its remedy to an enclosing step; None if there is none.
 
-    `causes`: the addresses of the child steps that made a step fail. The causes of those are searched as well.
+    `causes`: the addresses of the child steps that made a step fail. The causes of these failures are searched, too.
     """
     for at in causes:
         last = record.last_attempt(at)
@@ -104,8 +104,8 @@ def unapplied(record: Record, address: str) -> Attempt | None:
 def counted(record: Record, address: str, past: Sequence[Remedy]) -> list[Remedy]:
     """Return the remedies that a step's budget counts: its own (`past`), and those that enclosing steps applied for it.
 
-    A call of a model or a tool gets a new address in each attempt at its task, and a step around may have gone back to
-    a named place: then the earlier failures of the same work are recorded at other addresses.
+    A call of a model or a tool gets a new address in each attempt at its task, and an enclosing step may have gone back
+    to a named step: then the earlier failures of the same work are recorded at other addresses.
     """
     unit = None if is_unit(record, address) else _unit_around(record, address)
     mine, around = {without_tries(at) for at in (address, *outers(address))}, list[Remedy]()
@@ -132,7 +132,7 @@ def number_inside(attempts: Sequence[Attempt], number: int) -> int:
 def _opening(attempts: Sequence[Attempt]) -> Attempt | None:
     """Return the failed attempt whose remedy led to the current attempt; None if the current one is a first attempt.
 
-    A kickoff after a final failure continues with the attempt that failed, unless it begins anew. A root that keeps its
+    A kickoff after a final failure continues the attempt that failed, unless it begins anew. A root that keeps its
     steps never begins anew, so that the questions of its steps stay the same.
     """
     for attempt in reversed(attempts):
@@ -193,7 +193,7 @@ def made_before(record: Record, steps: Collection[str]) -> set[str]:
 
 
 def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield (address, kind) of the ended steps that a rollback to a named place below `prefix` runs again."""
+    """Yield (address, kind) of the ended steps that a rollback to a named step below `prefix` runs again."""
     if not isinstance(remedy, Rollback) or not remedy.to:
         return
     order = record.outcomes[f"{prefix}{remedy.to}"].order

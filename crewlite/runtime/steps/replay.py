@@ -3,15 +3,14 @@
 A step is known by its address and by its question, whose digest is recorded with its outcome. `decide` goes through
 these rules in order, and the first one that fits decides. It looks at data alone, for a run and for a preview of it.
 
-1. What the recorded end of the step rested on has changed: it runs.
-2. The code has diverged from the record before: it runs. Edits, and calls with effect="once", still answer.
-3. It may differ, and is requested before steps that had ended before it: it runs, and the code is on a new course.
-4. It ended with the same question: its outcome answers. A failure that the code handled is raised again.
-5. It ended with another question, and is free to: what `Step.drift` says.
-6. It ended with another question, and must have the recorded one (under strict replay, or as a call with
-   effect="once" in code that differs): an edit answers; it runs if something explains the change, or is refused.
-7. It has no end that answers, under strict replay: it runs unless recorded steps were passed over (required.py).
-8. Otherwise it runs.
+1. What the recorded end of the step rested on has changed: it runs. 2. The code has diverged from the record before: it
+runs. Edits, and calls with effect="once", still answer. 3. It may differ, and is requested before steps that had ended
+before it: it runs, and the code is on a new course. 4. It ended with the same question: its outcome answers. A failure
+that the code handled is raised again. 5. It ended with another question, and is free to: what `Step.drift` says. 6. It
+ended with another question, and must have the recorded one (under strict replay, or as a call with effect="once" in
+code that differs): an edit answers; otherwise it runs if something explains the change, and else it is refused. 7. It
+has no end that answers, under strict replay: it runs unless recorded steps were passed over (required.py). 8. Otherwise
+it runs.
 
 Last of all, a step never runs over an edit of this fork: that is refused.
 """
@@ -44,7 +43,7 @@ class Reuse:
 
     @property
     def differs(self) -> bool:
-        """Whether the outcome is from code that asked other questions than were recorded: see `Mode.differs`."""
+        """Whether the code that recorded the outcome had `Mode.differs`."""
         return DIFFERS in self.outcome.provenance
 
 
@@ -84,9 +83,10 @@ class Refuse:
 
 Decision = Reuse | Reraise | Execute | Refuse
 EXECUTE = Execute()
-"""Run the step, and let later outcomes in the record apply. One case is a step of which nothing is recorded."""
+"""Run the step, and let the outcomes of later steps apply. So runs, for example, a step of which nothing is
+recorded."""
 NEW_COURSE = Execute(diverges=True, differs=True)
-"""Run the step: it is the first that differs, in code that may do something else than before."""
+"""Run the step. It is the first one to differ, and no outcome of a later step applies."""
 
 
 def mode_after(mode: Mode, decision: Reuse | Reraise | Execute) -> Mode:
@@ -99,7 +99,7 @@ def mode_after(mode: Mode, decision: Reuse | Reraise | Execute) -> Mode:
 
 
 class _Case(NamedTuple):
-    """A requested step, and what decides about it."""
+    """A requested step, and what `decide` considers about it."""
 
     record: Record
     question: StepQuestion
@@ -115,7 +115,7 @@ class _Case(NamedTuple):
 
     @property
     def may_differ(self) -> bool:
-        """Whether the step is one whose question may change also under strict replay."""
+        """Whether strict replay, too, allows the step's question to change."""
         return self.question.drift == MAY_DIFFER
 
 
@@ -132,7 +132,7 @@ def decide(record: Record, question: StepQuestion, mode: Mode, unrequested: Coll
 
 
 def is_edit_to_keep(record: Record, ended: Outcome | Attempt | None, mode: Mode) -> bool:
-    """Return whether a step ended with an edit that holds whatever else changes: after a rollback it does not."""
+    """Return whether a step ended with an edit by this fork that answers whatever else changes, except a rollback."""
     return is_own_edit(record, ended) and not mode.rolled_back
 
 
@@ -151,7 +151,7 @@ def _decided(case: _Case) -> Decision:
 
 
 def _stands(record: Record, ended: Outcome | Attempt, question: StepQuestion) -> bool:
-    """Return whether the recorded end of a step still rests on what it rested on: other steps and their questions."""
+    """Return whether the recorded end of a step is not outdated, and its basis is the same."""
     edited = isinstance(ended, Outcome) and ended.edited
     if not edited and question.after is not None and ended.seq < question.after:
         return False
@@ -178,7 +178,7 @@ def _answer(case: _Case) -> Decision | None:
         if ended and case.is_same and mode.strict_replay and not is_retried(ended.address, case.record, mode.rerun):
             return Reraise(ended)
         return None
-    if not ended.address:  # the root step: the kickoff has decided about its outcome already
+    if not ended.address:  # the root step, about whose outcome the kickoff has decided already
         return None if mode.superseded else Reuse(ended, ended.drifted)
     if not case.is_same and (mode.strict_replay or (mode.differs and question.once)):
         return _answer_to_another(case, ended)
@@ -188,7 +188,7 @@ def _answer(case: _Case) -> Decision | None:
 
 
 def _as_drift_says(case: _Case, recorded: Outcome) -> Reuse | Execute | Refuse:
-    """Decide about a step whose question has changed, and is free to."""
+    """Decide about a step whose question has changed, and may change."""
     asked, mode = case.question.drift, case.mode
     drift = asked if asked != "configured" else "rerun" if mode.reruns() else mode.on_drift
     if drift == "keep":
@@ -201,7 +201,7 @@ def _as_drift_says(case: _Case, recorded: Outcome) -> Reuse | Execute | Refuse:
 def _answer_to_another(case: _Case, recorded: Outcome) -> Reuse | Execute | Refuse | None:
     """Decide about a step whose question is not the recorded one, and should be; None if a change explains that.
 
-    The changes are those of a fork, a step that may differ, a step left out which might, and `mode.reruns`.
+    Such a change is one of a fork, one of a step that may differ or was left out and may differ, or `mode.reruns`.
     """
     record, question, mode, unrequested, _ = case
     if any(codec.digest([question.kind, other]) == recorded.fingerprint for other in other_forms(question.asked)):
@@ -220,11 +220,11 @@ def _without_answer(case: _Case) -> Execute | Refuse:
     record, question, mode, unrequested, ended = case
     passed = passed_over(record, question, mode, unrequested)
     contradicts = bool(passed) or (isinstance(ended, Attempt) and not case.is_same)
-    if question.moved or (case.may_differ and contradicts):  # moved: another call was made where this one would be
+    if question.moved or (case.may_differ and contradicts):  # moved: its usual address belongs to another call
         return NEW_COURSE
     begun = not question.in_turn or question.address in record.events.starts
     if left_out := needed(record, mode, passed, () if begun else unrequested):
         return Refuse("passed over", left_out)
     is_free = mode.differs or free_from(record, unrequested) < math.inf
-    is_new = case.may_differ and not is_counted(question.address)  # its address follows from its question
+    is_new = case.may_differ and not is_counted(question.address)  # its address comes from its question
     return Execute(diverges=is_free and contradicts, differs=is_free or is_new)

@@ -39,7 +39,7 @@ def recorded_value(frame: Frame, step: Step[T], decision: Reuse) -> T:
     if (view := children.view) and outcome.changes:
         view.commit(address, [(outcome.order, outcome.changes)], recorded=True)
     commit_late(frame, address)
-    frame.hear(address, outcome.said)
+    frame.receive_sayings(address, outcome.said)
     if step.intends:
         children.recorded_calls = iter(outcome.calls)
     children.record_child(address, outcome.digest if step.kind.heard else "", value, decision.drifted)
@@ -47,9 +47,9 @@ def recorded_value(frame: Frame, step: Step[T], decision: Reuse) -> T:
 
 
 def recorded_error(frame: Frame, step: Step[Any], failure: Attempt) -> BaseException:
-    """Build the error that a child step failed with before, and note it as the step's failure."""
+    """Build the error with which a child step failed before, and note it as the step's failure."""
     address = failure.address
-    frame.hear(address, failure.said)
+    frame.receive_sayings(address, failure.said)
     error = frame.children.failed[address] = raised(frame.origin_of(step, address).name, failure)
     tracebacks.name_step(error, address)
     return error
@@ -62,7 +62,7 @@ def commit_late(frame: Frame, address: str) -> None:
 
 
 async def announce_failed(frame: Frame, step: Step[Any], failure: Attempt) -> None:
-    """Announce that a failure, by which an earlier kickoff did not end, is raised again."""
+    """Announce that a recorded failure, which did not end the earlier kickoff, is raised again."""
     last = nth_attempt(failure.address, frame.run.record.begun_once.get(failure.address, 1))
     frame.run.journal.warn(
         f"{failure.address} failed before, and the run did not end by that, so it is not tried again "
@@ -120,7 +120,7 @@ def refusal(frame: Frame, step: Step[Any], question: StepQuestion, refused: Refu
             came_to, found = shown(record.value(question.address)), shown(question.asked)
             siblings = sorted(record.outcomes.keys() & frame.run.ended_inside.get(frame.children.prefix, ()))
             if alike := next((at for at in siblings if record.outcomes[at].fingerprint == question.digest), ""):
-                found += f", which {alike} was asked"  # the code may have meant that one
+                found += f", which {alike} was asked"  # the step that the code may have meant
             expected = f"what {question.address} was asked when it came to {came_to}"
             return NonDeterminism(run_id, question.address, expected, found)
     expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"

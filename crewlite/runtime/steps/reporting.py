@@ -1,4 +1,4 @@
-"""Report to watchers of a run how far its code has come. Reports are not recorded, as the code may run again."""
+"""Report the progress of code in a run to its watchers. Reports are not recorded, as the code may run again."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Which recorded steps the code inside a step must request again under strict replay.
 
 Code that has not changed requests what it requested before, in the same order. Some recorded steps it may leave out all
-the same: those that came after a failure which is now tried again, those of a fork with edits or other inputs, and what
-came after a step that may differ.
+the same: those recorded after a failure that is now tried again, those of a fork with edits or other inputs, and those
+recorded after a step that may differ.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Ends = Mapping[str, Outcome | Attempt]
 
 
 def missed(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> tuple[str, ...]:
-    """Return the steps of `unrequested` that the code should have requested: nothing they depend on has changed."""
+    """Return the steps of `unrequested` that the code should have requested, as nothing they depend on has changed."""
     return needed(record, mode, _must_be_requested(record, mode, prefix, unrequested), unrequested)
 
 
 def passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested: Collection[str]) -> Ends:
-    """Return the recorded steps that the code requested before this one, and now has not; {} if this one may be new."""
+    """Return the unrequested recorded steps that the code requested before this one last time; {} if it may be new."""
     address = question.address
     if not unrequested or question.comes_late or not is_counted(address):
         return {}
-    if record.earlier_inputs:  # a changed fork may request other steps
+    if record.earlier_inputs:  # a fork with other inputs may request other steps
         return {}
-    void = record.void.get(address, 0)  # before the steps that had ended by then, this one had ended as well
+    void = record.void.get(address, 0)  # it and steps ended before this commit: any order
     unrequested = [at for at in unrequested if not ((ended := record.end(at)) and ended.seq < void)]
-    if question.drift != MAY_DIFFER:  # while the code waits for such a step, nothing else ends beside it
+    if question.drift != MAY_DIFFER:  # a step that may differ has no step beside it
         beside = record.events.beside(address)
         unrequested = [at for at in unrequested if not ((ended := record.end(at)) and beside(ended.seq))]
     left = _must_be_requested(record, mode, prefix_beside(address), unrequested)
@@ -47,19 +47,19 @@ def passed_over(record: Record, question: StepQuestion, mode: Mode, unrequested:
 def comes_earlier(
     record: Record, ended: Outcome | Attempt, question: StepQuestion, mode: Mode, unrequested: Collection[str]
 ) -> bool:
-    """Return whether a step is requested before steps that had ended before it, so that it is another step than then.
+    """Return whether a step is requested before steps that ended before it, so that it is not the recorded one.
 
-    Calls with effect="once" are not counted: they keep their places when the steps around them become void.
+    Calls with effect="once" are not counted: they keep their addresses when the steps around them become void.
     """
     passed = passed_over(record, question, mode, unrequested)
     return any(one.order < ended.order and not is_call_made_once(record, one) for one in passed.values())
 
 
 def needed(record: Record, mode: Mode, left_out: Ends, open_ones: Collection[str]) -> tuple[str, ...]:
-    """Return the recorded steps without which unchanged code does not come so far.
+    """Return the recorded steps without which unchanged code cannot have come so far.
 
-    Of the ended steps `left_out`, these are those before the first one that the code may leave out; of `open_ones`, if
-    it may leave out none, those that are, or hold, a call in doubt.
+    Of the ended steps `left_out`, these are those before the first one that the code may leave out. Of the steps
+    `open_ones` they are those that are, or enclose, a call in doubt, unless the code may leave out one of `open_ones`.
     """
     if not mode.binds or mode.differs:
         return ()
@@ -70,7 +70,7 @@ def needed(record: Record, mode: Mode, left_out: Ends, open_ones: Collection[str
 
 
 def free_from(record: Record, addresses: Iterable[str]) -> float:
-    """Return the seq of the first of these steps that may differ, or that code recorded which differed; inf for none.
+    """Return the commit number of the first of these steps that may differ, or whose code differed; inf if none does.
 
     Steps committed from there on need not be requested again: the code may have left out the first one.
     """
@@ -80,7 +80,7 @@ def free_from(record: Record, addresses: Iterable[str]) -> float:
 
 
 def _must_be_requested(record: Record, mode: Mode, prefix: str, unrequested: Collection[str]) -> Ends:
-    """Return the ends of the `unrequested` steps that unchanged code must request; {} if the code may do otherwise."""
+    """Return the ends of the `unrequested` steps that unchanged code must request; {} if it may request other steps."""
     if not mode.binds or record.edited or not unrequested:
         return {}
     tried_again = _tried_again(record, prefix)
@@ -96,7 +96,7 @@ def _must_be_requested(record: Record, mode: Mode, prefix: str, unrequested: Col
 def _tried_again(record: Record, prefix: str) -> list[tuple[int, float]]:
     """Return (first, end) of the ranges of commits after failures below `prefix` whose steps were then tried again.
 
-    Steps committed in such a range need not be requested again. A range ends where the step has ended otherwise.
+    Steps committed in such a range need not be requested again. A range ends at the step's later outcome.
     """
     ranges = list[tuple[int, float]]()
     for at, tries in record.attempts.items():

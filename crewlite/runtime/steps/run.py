@@ -51,7 +51,7 @@ class BegunCalls:
 
     def of(self, record: Record, kind: str, names: Collection[str]) -> list[str]:
         """Return the addresses of the steps of this kind, with any of these names, that have begun."""
-        starts, intended = record.events.starts, record.intended_in  # they grow, and lose and move nothing
+        starts, intended = record.events.starts, record.intended_in  # both only grow at the end
         for address in (*islice(starts, self._starts, None), *islice(intended, self._intended, None)):
             self._note(address)
         self._starts, self._intended = len(starts), len(intended)
@@ -67,12 +67,12 @@ class Origin(NamedTuple):
 
     address: str
     name: str
-    """The name of the step, or else that of its kind: for events and messages, where an address would be too long."""
+    """The name of the step, or else of its kind, which events and messages show instead of the longer address."""
     parent: str | None = None
-    """The id of the event around it: of the start of the step that announces it, or for an event of a step itself, of
-    the start of the enclosing step."""
+    """The id of the start event of the step that announces the event; for an event about a step itself, of the
+    enclosing step."""
     checkpoints: CheckpointRule | None = None
-    """Which of the events create a checkpoint: as the step says, or the nearest enclosing step that says it."""
+    """Which of the events create a checkpoint, by the setting of the step or of the nearest enclosing step with one."""
 
 
 @dataclass(eq=False)
@@ -83,28 +83,28 @@ class Run:
     subscriber: CheckpointSubscriber
     on_drift: Literal["keep", "rerun", "error"] = "keep"
     resumed: bool = False
-    """Whether the record is that of earlier kickoffs, or of the base of a fork, and this kickoff goes on with it."""
-    exact: bool = False
-    """Whether the steps follow from the inputs alone."""
+    """Whether this kickoff continues a record: of earlier kickoffs, or of the base of a fork."""
+    strict_replay: bool = False
+    """As `Step.strict_replay` of the root step."""
     superseded: bool = False
     """Whether the recorded result answers another question than this kickoff asks, so that the root step runs again."""
     drifted: tuple[str, ...] = ()
-    """Addresses of steps in the recorded result whose answers were kept though their questions changed."""
+    """Addresses of the steps in the recorded result whose answers were kept though their questions changed."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: Mapping[str, int] = field(default_factory=dict)
     """Calls in doubt to make again, each with the number of the attempt that is in doubt, and failed steps to retry."""
     enclosing: tuple[Any, ...] = ()
     """The budgets of the run inside which this one was kicked off; () for none."""
     guards: tuple[Guard, ...] = ()
-    """The guards of that run, which hold in this one."""
+    """The guards of the run inside which this one was kicked off, which hold here too."""
     sayings: Sayings | None = None
-    """The reports of the step inside which this run was kicked off: those of this run are added to them."""
+    """The sayings of the step inside which this run was kicked off. Those of this run are added to them."""
     setting: Setting = None
     """The checkpoint setting of the definition that is kicked off."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
     doubts: frozenset[str] = field(default=frozenset(), init=False)
-    """Addresses of calls that an earlier kickoff was about to make, and that have no recorded outcome."""
+    """Addresses of calls with an intent of an earlier kickoff and without an outcome."""
     undecided: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
     begun: frozenset[str] = field(default=frozenset(), init=False)
@@ -112,28 +112,28 @@ class Run:
     left_in_doubt: frozenset[str] = field(default=frozenset(), init=False)
     """Addresses of calls with effect="once" that an earlier kickoff has left in doubt, and of the steps around them.
 
-    Two kinds of calls are left out: those that `rerun` says took no effect, and those that the changes of a fork lead
-    to, because the changed code may do something else.
+    Two kinds of calls are left out: those that took no effect according to `rerun`, and those that the changes of a
+    fork lead to, because the changed code may do something else.
     """
     heard_start: bool = field(default=False, init=False)
-    """Whether the record has changes of the state by handlers of the run's start, made in an earlier kickoff."""
+    """Whether handlers of the run's start changed the state in an earlier kickoff, as recorded."""
     begun_calls: BegunCalls = field(default_factory=BegunCalls, init=False)
     ended_inside: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), and of those around calls with
-    effect="once", by their prefix up to the last slash."""
+    effect="once": by prefix, the part of the address up to its last slash."""
     inherited: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
     incomplete_failures: set[tuple[str, str]] = field(default_factory=set, init=False)
-    """(class, part) of failures about which `incomplete` has warned."""
-    unused: set[str] = field(default_factory=set, init=False)
-    """Addresses of this fork's edits and reruns that have not been requested yet."""
+    """What `incomplete` has warned of: (class of an error, part that is not recorded)."""
+    unrequested_changes: set[str] = field(default_factory=set, init=False)
+    """Addresses of the steps that this fork edits or reruns and that have not been requested yet."""
     compensable: set[str] = field(default_factory=set, init=False)
     """Addresses of the requested steps, at any depth, that have a compensator."""
     pools: Pools = field(default_factory=Pools, init=False)
     separate: dict[str, Callable[[], Usage]] = field(default_factory=dict, init=False)
     """Functions that return the usage of separate runs kicked off inside this one, by the address of the step."""
     worked: dict[str, float] = field(default_factory=dict, init=False)
-    """How many seconds failed and cancelled steps with a time limit had worked, by address."""
+    """How many seconds failed and cancelled steps with a time limit have worked, by address."""
     once: OnceCalls = field(default_factory=OnceCalls, init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class Run:
         left = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]
         left = [at for at in left if not is_before_change(record, at)]
         self.left_in_doubt = frozenset(around(left).union(left))
-        if self.exact or self.on_drift == "rerun":
+        if self.strict_replay or self.on_drift == "rerun":
             once = (at for at, effect in record.intents.items() if effect == "once")
             self.ended_inside = _grouped({*record.ends, *self.left_in_doubt, *around(once)}, prefix_beside)
         elif self.left_in_doubt:
@@ -164,7 +164,7 @@ class Run:
         ended, base = record.outcomes, record.base
         edits = ((at, edit.seq) for at, edit in record.edited.items() if edit.seq > base)
         own = (at for at, seq in edits if at not in ended or ended[at].seq == seq)
-        self.unused = {at for at in own if not record.is_inside(at)}  # else the step around answers, and asks for none
+        self.unrequested_changes = {at for at in own if not record.is_inside(at)}  # else it is never requested
 
     @cached_property
     def mode(self) -> Mode:
@@ -231,13 +231,13 @@ class Run:
         return used
 
     def outermost(self, name: str) -> Origin:
-        """Return where events come from that are about the run, whose definition has this name."""
+        """Return where events about the run itself come from. `name`: the name of the run's definition."""
         return Origin("", name, checkpoints=self.subscriber.rule(self.setting))
 
     def hears(self, event: type[BaseEvent], rule: CheckpointRule | None) -> bool:
         """Return whether an event of this class has a handler or, by this rule, creates a checkpoint.
 
-        If neither, it need not be built.
+        If neither, the event need not be built.
         """
         return (rule is not None and rule.covers(event)) or event_bus.hears(event)
 
@@ -255,8 +255,8 @@ class Run:
         """Commit an event with `parts` and the checkpoint that it may create; then emit it.
 
         An event without parts and checkpoint is recorded by the next commit. So is one whose checkpoint shows the run
-        just before it (`ahead`). Handlers get what the record holds right after the commit. Returns the event, or only
-        its note if nobody hears it; None if nothing is said. `now`: see `Journal.save`. `again`: see `_emit`.
+        just before it (`ahead`). Handlers get the record as it is right after the commit. Returns the event; only its
+        note if it has no handler; None if `said` is None. `now`: see `Journal.save`. `again`: see `_emit`.
         """
         journal = self.journal
         if said is None:
@@ -279,7 +279,7 @@ class Run:
             journal.buffered_events += recorded
         if creates:
             fields, at, mask = {"source_name": origin.name, **about}, journal.next_seq, journal.secrets.mask_data
-            shown = {name: mask(fields[name]) for name in SHOWN if name in fields}  # before any of it is cut
+            shown = {name: mask(fields[name]) for name in SHOWN if name in fields}  # masked before it is shortened
             parts = {**(parts or {}), **creates.parts(note, shown, self.record, at, journal.bases)}
         moment = None
         if parts:
@@ -293,14 +293,14 @@ class Run:
         return event or note
 
     def tell(self, source: object, said: Said, origin: Origin) -> None:
-        """Emit an event that is not recorded, if somebody hears it."""
+        """Emit an event that is not recorded, if it has a handler."""
         if said and event_bus.hears(said[0]):
             self._emit(source, self._event(*said, origin))
 
     def _event(
         self, cls: type[BaseEvent], about: Mapping[str, Any], origin: Origin, seq: int | None = None
     ) -> BaseEvent:
-        """Build an event, in which the secrets that the run knows are masked."""
+        """Build an event, with the secrets that the run knows masked."""
         fields = {
             "run_id": self.run_id,
             "branch": self.branch,
@@ -315,7 +315,7 @@ class Run:
         return cls(**fields | {name: mask(fields[name]) for name in open_fields(cls) if name in fields})
 
     def _emit(self, source: object, event: BaseEvent, moment: RecordView | None = None, *, again: bool = False) -> None:
-        """Emit an event on the bus. Handlers get the run's state at `moment`, or without it the current state.
+        """Emit an event on the bus. Handlers see the run's state at `moment`, or the current state if that is None.
 
         `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
         """
@@ -324,7 +324,7 @@ class Run:
         try:
             with self.journal.states.dropping() if again else nullcontext():
                 event_bus.emit(source, event, state)
-                self.journal.states.settle()  # while somebody holds the state
+                self.journal.states.settle()  # while handlers use the state
         finally:
             masking.reset(before)
 
@@ -344,7 +344,7 @@ class Run:
         return error if masked == text else Redacted(type(error).__qualname__, masked, ends_run=ends_run(error))
 
     def incomplete(self, address: str, step: str, raised: RaisedError) -> None:
-        """Warn, once for each class and part, that a resume can rebuild a failure only without this part."""
+        """Warn, once for each class of errors and part, that this part of a failure is not recorded."""
         if self.journal.location is None:
             return
         name, (parts, same) = class_of(raised), lost(step, raised)
@@ -367,7 +367,7 @@ class Run:
     def undurable(self, address: str, error: NotCodable) -> None:
         """Announce that an outcome cannot be recorded, so that a resume runs the step again.
 
-        Raises `error` with on_save_error="raise".
+        Raises `error` instead with on_save_error="raise".
         """
         self.journal.warn(f"{self.called(address)} cannot be recorded and will run again on resume: {error}", address)
         self.journal.degrade(error, warned=True)

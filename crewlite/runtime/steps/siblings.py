@@ -29,14 +29,14 @@ class Siblings:
         """Whether any of these steps has failed."""
 
     def begin(self, step: Coroutine[Any, Any, T], address: str, ended: OnEnd | None = None) -> asyncio.Task[T]:
-        """Begin a step as a task, and return the task. Once `cut` was called, a new task is cancelled at once.
+        """Begin a step as a task, and return the task. After `cut`, a new task is cancelled at once.
 
         `ended` is called with the task once that has ended.
         """
-        task = asyncio.create_task(step, name=address)  # `StepScope.hand_over` finds the step's changes by it
+        task = asyncio.create_task(step, name=address)  # `StepScope.hand_over` needs this name
         self._running[task] = ended
         task.add_done_callback(self._ended)
-        if self._over:  # a thread or a task that outlived its step still requests more steps
+        if self._over:  # requested by a thread or a task that outlived the step
             task.cancel()
         return task
 
@@ -49,12 +49,12 @@ class Siblings:
             self._failed.pop(task, None)
 
     async def come_after_failures(self, address: str) -> None:
-        """Wait a few turns of the event loop if a sibling has failed, so that its failure reaches the code first.
+        """If a sibling has failed before, wait some turns of the loop, so that its failure reaches the code first.
 
-        `asyncio.gather` raises the failure that comes first, and drops the others. This step has failed already, so the
-        wait ignores that an `asyncio.TaskGroup` cancels it: the group collects its failure too.
+        `asyncio.gather` raises the failure that comes first, and drops the others. The step that waits here has failed
+        already, so it ignores a cancellation by an `asyncio.TaskGroup`: the group collects its failure too.
         """
-        if self.handover.has(address):  # it comes in its turn
+        if self.handover.has(address):  # the queue keeps its order
             return
         if self._has_failed:
             with contextlib.suppress(asyncio.CancelledError):
@@ -65,7 +65,7 @@ class Siblings:
     def unobserved(self) -> list[str]:
         """Return the addresses of failed steps that nobody has awaited, and of cancelled steps.
 
-        A cancelled step may have failed: its failure was being recorded at that moment.
+        A cancelled step may have failed: the cancellation may have come while its failure was being recorded.
         """
         return [*self._failed.values(), *self._cut]
 
@@ -84,7 +84,7 @@ class Siblings:
         while self._running or self.handover.busy:
             if self._running:
                 await asyncio.wait(self._running)
-            for _ in range(LOOP_TURNS):  # code that is given a result may ask for the next step
+            for _ in range(LOOP_TURNS):  # code that receives a result may request the next step
                 await asyncio.sleep(0)
 
     def cut(self) -> None:

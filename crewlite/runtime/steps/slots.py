@@ -1,12 +1,12 @@
 """Limits on how many steps run at once. A step that would wait for ever raises StepDeadlock.
 
 A step holds its slots while an attempt runs. Steps inside that attempt need no further slot of the same limit, unless
-the limit counts them too, as that of a flow does. Then the step lends its slot to one of them at a time, and the others
-need slots of their own.
+the limit counts them too (`counts_inside`), as that of a flow does. Then the step lends its slot to one of them at a
+time, and the others need slots of their own.
 
-Two things wait: a step for a slot, which those that hold one give back when they end, and the code of a step for the
+Two things wait: a step waits for a slot, which another step releases when it ends; and the code of a step waits for the
 future of a step that other code has begun. A step ends only after the steps inside it. So a wait can never end if all
-those who could end it are, or enclose, steps with such waits.
+the steps that could end it wait themselves, or enclose steps that wait, in this way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from crewlite.step_parts import Limit
 class Pool:
     """The slots of one limit in one run, or the one slot that a step lends under it. First come, first served.
 
-    `release` wakes the first waiter. The semaphore of asyncio looks at each.
+    `release` wakes only the first waiter, where the semaphore of asyncio looks at each.
     """
 
     def __init__(self, limit: Limit) -> None:
@@ -61,14 +61,14 @@ async def first_of(*pools: Pool) -> Pool:
     try:
         return await given
     except asyncio.CancelledError:
-        if not given.cancelled():  # it was given meanwhile
+        if not given.cancelled():  # the slot was given meanwhile
             given.result().release()
         raise
 
 
 @dataclass(eq=False, slots=True)
 class Wait:
-    """A step that waits for the first free slot of some pools; or whose code waits for the step at an address to end.
+    """A wait of a step for a free slot in one of some pools, or of its code for the step at an address to end.
 
     `place`: the address of the step that waits, then those of the enclosing steps.
     """
@@ -77,7 +77,7 @@ class Wait:
     wanted: Sequence[Pool] | str
 
     def blockers(self) -> list[str]:
-        """Return the addresses of the steps of which one has to end first; none if the wait is about to end."""
+        """Return the addresses of the steps one of which has to end first; none if the wait is about to end."""
         if isinstance(self.wanted, str):
             return [self.wanted]
         if any(len(pool.holders) < pool.limit.width for pool in self.wanted):
@@ -96,7 +96,7 @@ class Pools:
         """How many waits there are for the end of the step at an address."""
 
     def pool(self, limit: Limit) -> Pool:
-        """Return the slots of a limit."""
+        """Return the pool of a limit."""
         if limit.key not in self._pools:
             self._pools[limit.key] = Pool(limit)
         return self._pools[limit.key]
@@ -105,19 +105,19 @@ class Pools:
     def wait(self, address: str, slots: Slots | None, wanted: Sequence[Pool] | str) -> Iterator[None]:
         """Note a wait of the step at an address while the block runs. Raises StepDeadlock if it could never end.
 
-        `slots`: those of the step, or else of the nearest enclosing step with limits. `wanted`: see Wait.
+        `slots`: the step's or, if it has none, those of the nearest enclosing step with limits. `wanted`: see Wait.
         """
         wait = Wait((address, *outers(address)), wanted)
         self.add(wait)
         try:
             if any(self._awaited[at] for at in wait.place) or any(one.held for one in _outwards(slots)):
-                self._check(wait)  # else nobody waits for this step, so that it closes no circle
+                self._check(wait)  # if nobody waits for this step, there can be no circle
             yield
         finally:
             self._remove(wait)
 
     def forget(self, address: str) -> None:
-        """Forget the waits of a step's code that has failed, or was abandoned in a thread."""
+        """Forget the waits in a step's code, which has failed or was abandoned in a thread."""
         for wait in [wait for wait in self._inside.get(address, ()) if wait.place[0] == address]:
             self._remove(wait)
 
@@ -133,7 +133,7 @@ class Pools:
         left = 0
         while left != len(found):
             left = len(found)
-            for wait in reversed([*found]):  # it depends on later ones: a chain is done in one go
+            for wait in reversed([*found]):  # each depends on later ones, so that a chain takes one pass
                 blocked = (not found.keys().isdisjoint(self._inside.get(at, ())) for at in found[wait])
                 if not (found[wait] and all(blocked)):
                     del found[wait]
@@ -147,7 +147,7 @@ class Pools:
             self._awaited[wait.wanted] += 1
 
     def _remove(self, wait: Wait) -> None:
-        """Forget a wait, if that is not done already."""
+        """Forget a wait, unless that is done already."""
         if wait not in self._inside.get(wait.place[0], ()):
             return
         for at in wait.place:
@@ -189,7 +189,7 @@ class Slots:
             taken.holders.add(self)
 
     def _lent_around(self, limit: Limit) -> Pool | None:
-        """Return the slot that the nearest enclosing step with a slot under a limit lends; None without such a step."""
+        """Return the slot that the nearest enclosing step with a slot under a limit lends; None if there is none."""
         for one in _outwards(self.outer):
             if any(pool.limit.key == limit.key for pool in one.held):
                 return one._lent.setdefault(limit.key, Pool(Limit(limit.key, 1)))

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class StepRequest(NamedTuple):
-    """A request for a step: its address, its question, and the run's state and error at that moment."""
+    """A request for a step: its address and question, and the run's state and stopping error at that moment."""
 
     address: str
     fingerprint: str
@@ -45,9 +45,9 @@ class StepRequest(NamedTuple):
     start: Start
     """The state of the run with which the step begins."""
     stopping: Exception | None
-    """The error with which the run is stopping, so that no new step may begin; None if it is not."""
+    """The error that is stopping the run, so that no new step may begin; None if none is."""
     in_own_task: bool = False
-    """Whether a task of its own runs the step: whoever awaits that task is handed the outcome or the failure."""
+    """Whether the step runs in a task of its own, whose awaiter gets the outcome or the failure."""
 
 
 class StepScope(Frame):
@@ -56,10 +56,7 @@ class StepScope(Frame):
     __slots__ = ()
 
     def reserve_address(self, kind: str, name: str | None = None, once: codec.Json = None) -> str:
-        """Return the address of the next child step of this kind and name, in the order of the calls.
-
-        `once`: the question of a call with effect="once".
-        """
+        """See `durable.Scope`."""
         address, recorded = self.children.next(kind, name), self.children.recorded_calls
         if recorded is not None:
             found = next(recorded, address)
@@ -68,19 +65,16 @@ class StepScope(Frame):
         return address if once is None else once_addresses.address_of(self, address, once)
 
     def expect(self, address: str) -> None:
-        """Reserve a step's place in the order of requests for an address, before the step itself is requested.
-
-        The step may begin even if an error stops the run in between.
-        """
+        """See `durable.Scope`."""
         children = self.children
         children.asked.setdefault(address, None)
         if children.stop.received is None:
             children.stop = children.stop._replace(exempt=children.stop.exempt | {address})
 
     def _note_request(self, step: Step[Any], start: Start | None = None) -> StepRequest:
-        """Note the request for a step. Returns the request, with the step's address. `start`: see `spawn`."""
+        """Note the request for a step, and return it with the step's address. `start`: see `Scope.spawn`."""
         children, asked = self.children, [step.kind.name, step.question]
-        if step.chained:  # with its parent's question and the outcomes so far
+        if step.chained:  # the digest includes the parent's question and its outcomes so far
             asked += [self.fingerprint, list(filter(None, children.asked.values()))]
         fingerprint = codec.digest(asked)
         address = self._next_address(step, fingerprint) if step.address is None else step.address
@@ -94,7 +88,7 @@ class StepScope(Frame):
             children.compensators[address] = step.compensate
             self.run.compensable.add(address)
         children.unrequested.discard(address)
-        self.run.unused.discard(address)
+        self.run.unrequested_changes.discard(address)
         if step.effect == "once":
             self.run.once.request(address)
         if (view := children.view) and self.run.journal.states.common.used:
@@ -115,7 +109,7 @@ class StepScope(Frame):
         return once_addresses.address_of(self, address, step.question) if once else address
 
     def _in_order(self, step: Step[Any]) -> bool:
-        """Return whether the running step's own coroutine makes this request; tasks beside it do so in any order."""
+        """Return whether the step's own coroutine makes this request. Tasks beside it make requests in any order."""
         if step.chained or (step.kind.asks_person and step.name):
             return True
         return not ((self.inherited.mode.strict_replay or step.kind.asks_model) and self.is_beside)
@@ -125,16 +119,16 @@ class StepScope(Frame):
         return dataclasses.replace(step, address=self._note_request(step).address)
 
     def step(self, step: Step[T]) -> Awaitable[T]:
-        """Request a step. The step gets its address now; its work begins when the result is awaited."""
+        """See `durable.Scope`."""
         return self._drive(step, self._note_request(step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the run."""
+        """See `durable.Scope`."""
         return self.run.journal.loop
 
     def spawn(self, step: Step[T], start: Start | None = None, ended: OnEnd | None = None) -> asyncio.Task[T]:
-        """Request a step and begin it as a task. The running step ends only when this task has ended."""
+        """See `durable.Scope`."""
         return self._begin(step, self._note_request(step, start), ended)
 
     def _begin(self, step: Step[T], asked: StepRequest, ended: OnEnd | None = None) -> asyncio.Task[T]:
@@ -142,19 +136,19 @@ class StepScope(Frame):
         return self.children.siblings().begin(work, asked.address, ended)
 
     def hand_over(self, task: asyncio.Task[Any]) -> None:
-        """Show a spawned step's changes of the state to the code, which now receives the step's result."""
+        """See `durable.Scope`."""
         if task.done():
             self._deliver(task.get_name())
 
     def _deliver(self, address: str) -> None:
-        """Apply a step's changes of the state, because the code receives the step's result now."""
+        """Apply a step's changes of the state, as the code receives the step's result now."""
         if (view := self.children.view) and self.run.journal.states.common.used:
             view.deliver(address)
-        elif view:  # without changes there is no need for the lock
+        elif view:  # without changes, needs no lock
             view.handed[address] = None
 
     def mark_awaited(self, task: asyncio.Task[Any]) -> None:
-        """Mark a spawned step as awaited: its exception reaches the awaiter, so the parent need not raise it again."""
+        """See `durable.Scope`."""
         if self.children.side_by_side:
             self.children.side_by_side.mark_awaited(task)
         error = task.exception() if task.done() and not task.cancelled() else None
@@ -162,7 +156,7 @@ class StepScope(Frame):
             self.children.stop = self.children.stop._replace(received=error)
 
     def calls(self, kind: str, names: Collection[str]) -> list[Call]:
-        """Return the steps of this kind and these names that were begun anywhere in the run, unfinished ones last."""
+        """See `durable.Scope`."""
         record = self.run.record
         begun = self.run.begun_calls.of(record, kind, names)
         ended = sorted((record.outcomes[at].seq, at) for at in begun if at in record.outcomes)
@@ -170,23 +164,23 @@ class StepScope(Frame):
         return found + [Call(at) for at in begun if at not in record.outcomes]
 
     def recorded(self, address: str) -> Recorded | None:
-        """Return where the outcome of a step is recorded; None if no outcome is recorded."""
+        """See `durable.Scope`."""
         outcome = self.run.record.outcomes.get(address)
         if outcome is None or self.inherited.mode.diverged:
             return None
         return Recorded(outcome.seq, outcome.order, outcome.at, outcome.edited)
 
     def hears(self, event: type[BaseEvent]) -> bool:
-        """Return whether an event of this class has a handler or would create a checkpoint."""
+        """See `durable.Scope`."""
         return self.run.hears(event, self.origin.checkpoints)
 
     async def _drive(self, step: Step[T], asked: StepRequest) -> T:
         """Return a step's outcome from the record, or run the step."""
         address = asked.address
-        is_handed_in_turn = asked.in_own_task or step.chained  # an agent's model is asked last in its conversation
+        is_handed_in_turn = asked.in_own_task or step.chained  # no step of an agent runs beside a call of its model
         if not is_handed_in_turn and (self.in_other_task or await self._others_first(address)):
             return await self.as_task(step, asked)
-        if self.run.journal.closed:  # abandoned work, in a thread that outlived its timeout
+        if self.run.journal.closed:  # requested by work that was abandoned in a thread
             raise self.run.journal.ended()
         self.children.asked[address] = ""
         step = self._on_its_basis(step, address) if step.rests_on_more else step
@@ -218,7 +212,7 @@ class StepScope(Frame):
                 self._deliver(address)
 
     def _on_its_basis(self, step: Step[T], address: str) -> Step[T]:
-        """Return the step with the digest of its basis, which is recorded with its outcome."""
+        """Return the step with the digest of its basis in its provenance."""
         if not (digest := self.basis(address).digest):
             return step
         return dataclasses.replace(step, provenance={**(step.provenance or {}), RESTS_ON: digest})
@@ -226,8 +220,8 @@ class StepScope(Frame):
     def _admit(self, step: Step[Any], asked: StepRequest, *, diverges: bool) -> None:
         """Raise the error that is stopping the run, or the failure whose remedy an enclosing step has yet to apply.
 
-        If neither is raised, the step runs, and its recorded outcome, if any, becomes void. If it diverges, so do the
-        outcomes that the code has not requested yet.
+        If neither is raised, the step runs, and its recorded outcome becomes void. If it diverges, so do the outcomes
+        of the steps that the code has not requested yet.
         """
         record, address = self.run.record, asked.address
         if asked.stopping is not None:
@@ -243,7 +237,7 @@ class StepScope(Frame):
                     self.run.journal.invalidate(at, kind, at_once=at_once)
         if address in record.outcomes:
             self.run.journal.invalidate(address, step.kind.name, at_once=at_once)
-        elif address in record.late:  # handlers have changed the state after earlier attempts
+        elif address in record.late:  # changes of the state that handlers made after an earlier attempt
             replayed.commit_late(self, address)
 
     async def _failed_again(self, step: Step[Any], failure: Attempt, asked: StepRequest) -> BaseException:
@@ -256,7 +250,7 @@ class StepScope(Frame):
         return replayed.recorded_error(self, step, failure)
 
     async def _failed(self, error: Exception, asked: StepRequest) -> None:
-        """Note the failure of a child step. In a task of its own, the child may have nobody who awaits it."""
+        """Note the failure of a child step. In a task of its own, let failures of its siblings reach the code first."""
         self.children.failed[asked.address] = error
         if not isinstance(error, CONTROL_FLOW):
             tracebacks.name_step(error, asked.address)
@@ -273,13 +267,13 @@ class StepScope(Frame):
             self.children.stop = stop._replace(error=stop.error or error, received=received)
 
     async def _others_first(self, address: str) -> bool:
-        """Return whether results may have to be handed over to other tasks before the running task gets this one."""
+        """Return whether other tasks may have to receive results before the running task receives this one."""
         if self.run.recorded and has_ready(self.loop) and not self.children.is_next(address, self.run.record):
-            await asyncio.sleep(0)  # tasks that the code has just created request their steps now
+            await asyncio.sleep(0)  # let tasks that the code has just created request their steps
         return self.children.others_first
 
     async def as_task(self, step: Step[T], asked: StepRequest | None = None) -> T:
-        """Run a step as a task that is cut with this step. Returns its result in its turn: see `result_in_turn`."""
+        """Run a step as a task that is cancelled with this step. Returns its result as `result_in_turn` does."""
         part = self._begin(step, asked or self._note_request(step))
         try:
             return await self.result_in_turn(part, part)
@@ -288,10 +282,9 @@ class StepScope(Frame):
             self.mark_awaited(part)
 
     async def result_in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> T:
-        """Return the result of a spawned step. `part`: the task of the step, or a shield around it.
+        """See `durable.Scope`. Several tasks get results and failures in the order of the commits.
 
-        If several tasks await steps, they get results and failures one after another, in the order of the commits, so
-        that code which reacts to the first one does the same after a resume. Without a store there is no resume, and no
+        So code that reacts to the first one does the same after a resume. Without a store there is no resume, and no
         order.
         """
         if not (self.in_other_task or self.children.others_first):
@@ -303,16 +296,16 @@ class StepScope(Frame):
     async def _replayed(self, step: Step[T], decision: Reuse, asked: StepRequest) -> T:
         """Return a step's recorded outcome, and show the step's changes of the state to the code."""
         address, value = asked.address, replayed.recorded_value(self, step, decision)
-        if asked.in_own_task:  # the awaiter of the task receives the result
+        if asked.in_own_task:  # the result is handed over to the awaiter of that task
             await replayed.announce_reused(self, step, decision, asked.fingerprint)
             return value
         handover = self.children.siblings().handover if decision.outcome.changes else None
-        if handover:  # state is read and written in the order of the commits
+        if handover:  # so that the state is read and written in the order of the commits
             handover.enter(address, decision.outcome.order)
         try:
             await replayed.announce_reused(self, step, decision, asked.fingerprint)
             if handover:
-                await handover.comes(address)
+                await handover.wait_for_turn(address)
             elif turn := self.run.journal.loop_turns.due():
                 await turn
             self._deliver(address)
@@ -322,7 +315,7 @@ class StepScope(Frame):
         return value
 
     def _decide(self, step: Step[Any], asked: StepRequest) -> Reuse | Reraise | Execute:
-        """Decide whether a requested step is answered or run. Raises TaskDrifted, NonDeterminism, ChangeUnused."""
+        """Decide whether a requested step is answered or runs. Raises TaskDrifted, NonDeterminism, ChangeUnused."""
         record, children, address = self.run.record, self.children, asked.address
         if not (children.unrequested or address in record.outcomes or address in record.failures):
             return EXECUTE

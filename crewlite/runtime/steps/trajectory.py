@@ -44,7 +44,7 @@ def _finished(record: Record, prefix: str) -> list[Outcome]:
 
 
 def _steps(record: Record, outcome: Outcome, asked: dict[str, list[Any]]) -> Iterator[RecordedStep]:
-    """Yield a finished step as plain data. `asked`: arguments of the calls that models requested, by tool."""
+    """Yield a finished step as plain data. `asked`: by tool, the arguments of the calls that models requested."""
     at, kind = outcome.address, kinds.of(outcome.kind)
     value = record.value(at)
     shown = value if isinstance(value, dict) else {}

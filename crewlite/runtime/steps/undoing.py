@@ -51,9 +51,10 @@ async def undone(frame: Frame, compensate: Compensate) -> Undone:
 
 
 def _warn_of_inner(frame: Frame, outcomes: Collection[str]) -> None:
-    """Warn of finished steps that stay done: other code than that of `frame` requested them, and nothing undoes that.
+    """Warn of finished steps that are not undone, because other code than that of `frame` requested them.
 
-    A compensator is known where the code that requests its step has run, which is not so inside a recorded step.
+    A step's compensator is known where the code that requests the step has run, which it has not inside a recorded
+    step.
     """
     own, run = frame.children.compensators, frame.run
     inner = [at for at in run.compensable if at in outcomes and at.startswith(frame.children.prefix) and at not in own]
@@ -77,7 +78,7 @@ def _step(frame: Frame, outcome: Outcome, compensator: Callable[[Any], Any]) -> 
 
     name = leaf(outcome.address).partition(":")[2].replace("#", "-")
     asked = [outcome.address, outcome.at, outcome.digest]
-    name = f"{name}-{codec.digest(asked)[:8]}"  # the same step, done again, is undone again
+    name = f"{name}-{codec.digest(asked)[:8]}"  # a step that is done again is undone again
     return Step(
         kind=kinds.COMPENSATION,
         name=name,

@@ -1,6 +1,6 @@
-"""Validation errors of pydantic as plain data. Python cannot construct them from arguments and fields, as other errors.
+"""Validation errors of pydantic as plain data. Unlike other errors, they cannot be built from arguments and fields.
 
-An input that cannot be recorded is left out. The text of the error that comes back shows no inputs then.
+An input that cannot be recorded is left out. The text of the rebuilt error then shows no inputs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def written(
 
     `codable` returns those fields that can be recorded; `other` returns the data of an error that a validator raised.
     """
-    arguments: Any = error.__reduce__()[1]  # those of from_exception_data
+    arguments: Any = error.__reduce__()[1]  # the arguments of from_exception_data
     title, found, input_type, hidden = arguments
     # inputs that the model hides from the text are not recorded either
     lines = [_line({**line, "input": None} if hidden else line, codable, other) for line in found]
@@ -47,7 +47,7 @@ def _line(
     found: ValidationLine = {"type": str(kind), "loc": codec.encode(line["loc"])}
     if isinstance(kind, PydanticCustomError):
         found["type"], found["template"] = kind.type, kind.message_template
-    elif kind not in get_args(core_schema.ErrorType):  # a custom one, whose text alone pydantic before 2.14.1 gives
+    elif kind not in get_args(core_schema.ErrorType):  # a custom one: before 2.14.1, pydantic gives only its text
         found["template"] = line["msg"]
     if isinstance(context.get("error"), BaseException):
         found["error"] = other(context.pop("error"))
@@ -67,7 +67,7 @@ def _details(line: ValidationLine, other: Callable[[RaisedError], BaseException]
         "loc": codec.decode(line["loc"]),
         "input": codec.decode(line.get("input")),
     }
-    if "template" in line:  # such types are the program's own, and so are their names
+    if "template" in line:  # the program's own type, with a name of its own
         kind: Any = line["type"]
         details["type"] = PydanticCustomError(kind, line["template"], context or None)
     elif context:
