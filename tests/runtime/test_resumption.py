@@ -176,7 +176,7 @@ def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unu
     record = recorded(fork=True, city="Rome")
     record.edited = {at: Edit(seq, 0) for at, seq in edited.items()}
     record.outcomes = {address: outcome(address, seq) for address, seq in outcomes.items()}
-    assert resumed(record).unused == unused
+    assert resumed(record).unrequested_changes == unused
 
 
 def test_a_run_knows_what_began_in_its_earlier_lives():
