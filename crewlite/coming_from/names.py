@@ -63,8 +63,6 @@ IMPORTS = _by_name(
         "no model words the query: KnowledgeRetrievalCompletedEvent has it": (
             "KnowledgeEventBase KnowledgeQuery KnowledgeSearchQuery"
         ),
-        f"save the sheet as CSV, or {_LOADS}": "ExcelKnowledgeSource",
-        _LOADS: "CrewDoclingSource",
         _MCP: "MCP",
         _SKILLS: "Skill",
         "a tool asks the other agent": "A2A",
@@ -130,8 +128,7 @@ MODULES = _by_name(
         _HOOKS: "events.types.hook_events hooks llms.hooks",
         _KNOWN: "events.types.memory_events memory tools.memory_tools",
         _SEARCHED: "knowledge.storage knowledge.utils rag",
-        f"save the sheet as CSV, or {_LOADS}": "knowledge.source.excel_knowledge_source",
-        _LOADS: "knowledge.source.crew_docling_source knowledge.source.utils",
+        _LOADS: "knowledge.source.utils",
         _MCP: "events.types.mcp_events mcp tools.mcp_native_tool tools.mcp_tool_wrapper",
         _SKILLS: "events.types.skill_events flow.skill skills",
         "progress is shown with verbose=True": "events.utils",

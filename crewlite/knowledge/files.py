@@ -1,4 +1,4 @@
-"""The texts of files: plain text, CSV, JSON and PDF. What a file is follows from its name, of a PDF from its bytes."""
+"""The texts of files: plain text, CSV, JSON, Office, PDF. What a file is follows from its name, or its first bytes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import importlib
 import io
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from crewlite.errors import ConfigError, KnowledgeMissing
+from crewlite.lazy import lazy
 
 FOLDER = Path("knowledge")
 """The folder of a project in which texts look for their files first."""
+_WORKBOOKS, _WRITTEN = (".xlsx", ".xlsm"), (".docx", ".pptx")
+
+office = lazy("crewlite.knowledge.office")  # XML, which only these files need
 
 
 def located(path: str | Path) -> Path:
@@ -33,21 +38,22 @@ def text_of(path: Path) -> str:
         raise ConfigError(f"the knowledge file {str(path)!r} cannot be read: {error}") from None
     if data.startswith(b"%PDF-"):
         return _pdf(path, data)
+    if path.suffix.lower() in (*_WORKBOOKS, *_WRITTEN):
+        return _office(path, data)
     try:
         text = data.decode("utf-8-sig")
         if path.suffix.lower() == ".json":
             return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
-        return _table(text) if path.suffix.lower() == ".csv" else text
+        return _table(csv.reader(io.StringIO(text, newline=""))) if path.suffix.lower() == ".csv" else text
     except (ValueError, RecursionError, csv.Error) as error:
         kind = {".json": "JSON", ".csv": "CSV"}.get(path.suffix.lower(), "")
-        wanted = f"{kind} in UTF-8" if kind else "UTF-8 text, CSV, JSON or PDF"
+        wanted = f"{kind} in UTF-8" if kind else "UTF-8 text, CSV, JSON, PDF, XLSX, DOCX or PPTX"
         raise ConfigError(f"the knowledge file {str(path)!r} cannot be read ({error}); wanted {wanted}") from None
 
 
-def _table(text: str) -> str:
+def _table(rows: Iterable[list[str]]) -> str:
     """Return a line for each row, with the name of the column before each value, as a passage may begin anywhere."""
-    rows = list(csv.reader(io.StringIO(text, newline="")))
-    head, *others = rows or [[]]
+    head, *others = list(rows) or [[]]
     lines = (
         ", ".join(f"{name}: {value}" if name else value for name, value in zip(_long(head, row), row, strict=False))
         for row in others
@@ -57,6 +63,18 @@ def _table(text: str) -> str:
 
 def _long(head: list[str], row: list[str]) -> list[str]:
     return [*head, *[""] * (len(row) - len(head))]
+
+
+def _office(path: Path, data: bytes) -> str:
+    suffix = path.suffix.lower()
+    try:
+        if suffix in _WRITTEN:
+            text: str = office.paragraphs(data, suffix)
+            return text
+        return "\n\n".join(f"{name}\n{_table(rows)}" for name, rows in office.sheets(data) if rows)
+    except office.DAMAGED as error:
+        kind = suffix[1:].upper()
+        raise ConfigError(f"the knowledge file {str(path)!r} is no {kind} that can be read: {error}") from None
 
 
 def _pdf(path: Path, data: bytes) -> str:

@@ -101,11 +101,7 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite import persist", "from crewlite.flow import persist (docs/crewai.md)"),
         ("from crewlite.utilities import BaseEventListener", "from crewlite.events import BaseEventListener"),
         ("from crewlite import Memory", "what a run should remember goes into its inputs"),
-        ("from crewlite.knowledge import ExcelKnowledgeSource", "save the sheet as CSV, or a subclass of"),
-        (
-            "import crewlite.knowledge.source.crew_docling_source",
-            "from load_content, as in docs/knowledge.md (docs/crewai.md)",
-        ),
+        ("import crewlite.knowledge.source.utils.source_helper", "from load_content, as in docs/knowledge.md (docs/"),
         ("import crewlite.knowledge.storage.knowledge_storage", "found by their words, without a store"),
         ("from crewlite.project import crow", "cannot import name 'crow' from 'crewlite.project'"),
     ],
