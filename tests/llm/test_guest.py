@@ -155,5 +155,6 @@ def test_a_file_that_hides_what_litellm_imports_is_named(tmp_path, name, how):
 def test_an_error_of_the_import_of_litellm_that_no_file_of_the_program_causes_stays_as_it_is(tmp_path):
     (tmp_path / "main.py").write_text(f"import httpx\ndel httpx.Headers\n{MAIN}")
     done = children.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert "AttributeError: module 'httpx' has no attribute 'Headers'" in done.stderr
+    assert "Error: " in done.stderr
+    assert "'Headers'" in done.stderr
     assert "another name" not in done.stderr

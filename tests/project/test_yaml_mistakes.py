@@ -86,7 +86,7 @@ def test_all_mistakes_of_both_files_are_told_at_once():
     [
         ("clerk: [a, b", 1, "invalid YAML"),
         ("clerk:\n  role: " + "[" * 3000 + "]" * 3000, 1, "it is nested too deeply to be read"),
-        ("clerk:\n  role: 2026-02-30\n", 2, "2026-02-30 is no timestamp: day is out of range"),
+        ("clerk:\n  role: 2026-02-30\n", 2, "2026-02-30 is no timestamp: day "),
         (f"clerk:\n  max_iter: {'7' * 5000}\n", 2, f"{'7' * 39}… is no int: Exceeds the limit"),
         ("clerk:\n  role: a\n\tgoal: b\n", 3, "invalid YAML"),
         ("clerk:\n  role: a\x07\n", 2, r"invalid YAML: it holds the character '\x07', which is not allowed"),

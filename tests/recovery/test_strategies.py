@@ -384,7 +384,7 @@ def test_all_mistakes_in_a_written_policy_are_told_at_once():
             "names settings twice: window in line 2 and in line 2. Keep one",
         ),
         (lambda: FailurePolicy.from_yaml("nowhere.yaml"), "nowhere.yaml cannot be read"),
-        (lambda: FailurePolicy.from_yaml("TIMEOUT: 2026-02-30"), "The policy is not valid YAML: day is out of range"),
+        (lambda: FailurePolicy.from_yaml("TIMEOUT: 2026-02-30"), "The policy is not valid YAML: day "),
         (lambda: FailurePolicy.from_yaml("TIMEOUT: " + "[" * 3000), "The policy is not valid YAML: maximum recursion"),
         (lambda: FailurePolicy.from_dict(["retry"]), "wanted a mapping"),
     ],
