@@ -1,4 +1,4 @@
-"""One branch of a study: run it to its end, have its result judged, and make its row of the comparison."""
+"""One branch of a study: run it to its end, have its result judged, and make a row for the comparison."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class _End:
     error: str = ""
     result: Any = None
     asks_otherwise: bool = False
-    """Whether the branch is finished, but its variant has since changed the question of a finished step."""
+    """Whether the branch is finished, but its variant now asks a finished step another question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch that belongs to a variant. `config` tells where the study is stored."""
+    """A branch that belongs to a variant. `config`: where the study is stored."""
 
     variant: Variant
     found: Located
@@ -54,7 +54,7 @@ class Branch:
         return f"{self.found.run_id}/{self.found.branch}"
 
     async def row(self, judge: Judge | None, *, is_new: bool = False) -> Row | None:
-        """Run the branch to its end and return its row, which includes a failure of the variant or of the judge.
+        """Run the branch to its end and return its row. A failure of the variant or of the judge is part of the row.
 
         Returns None if the branch exists already and answered other questions than its variant asks now.
         """
@@ -65,7 +65,7 @@ class Branch:
             score, error = await self._score(judge, end.result)
         try:
             record = await self._stored(recorded)
-        except JournalCorrupt as damage:  # of this branch alone: the other variants are compared all the same
+        except JournalCorrupt as damage:  # only this branch: the other variants are compared all the same
             return self.failed(str(damage))
         waiting = {asked["address"]: asked["question"] for asked in record.waiting}
         row = Row(
@@ -105,7 +105,7 @@ class Branch:
             return _End("cancelled", "a signal has ended the run")
 
     async def _has_answered(self) -> bool:
-        """Return whether any step ran on this branch itself; a fork of a finished run may have nothing to run."""
+        """Return whether any step ran on this branch itself. On a fork of a finished run, none may have to run."""
         record = await self._stored(recorded)
         return any(one.seq > record.base and not one.edited for one in record.outcomes.values())
 
@@ -118,7 +118,7 @@ class Branch:
         return await kickoff(self.variant.definition, request)
 
     async def _score(self, judge: Judge, result: Any) -> tuple[RecordedScore | None, str]:
-        """Return the score of the branch, recorded or new, and "" (or None and why it could not be scored)."""
+        """Return (the score of the branch, recorded or new; "") or (None, why it could not be scored)."""
         try:
             score = await self._stored(recorded_score, judge.known_by) if judge.known_by else None
             if score is None:
@@ -147,13 +147,13 @@ class Branch:
 
 
 def _text(result: Any) -> str:
-    """Return the text of what a kickoff returned: of a crew or agent its answer, of a flow its value as text."""
+    """Return the text of what a kickoff returned: for a crew or agent its answer, for a flow its value as text."""
     raw = getattr(result, "raw", None)
     return raw if isinstance(raw, str) else as_text(result)
 
 
 def _last_task(record: Record) -> JudgedTask:
-    """Return the last task of the run, as the definition before the fork describes it, and the run's inputs."""
+    """Return the last task of the run, as the record before the fork describes it, and the run's inputs."""
     then = next((facts for until, facts in record.earlier_definitions if until > record.base), None)
     tasks = (then or record.run["definition"]).get("tasks") or [None]
     return JudgedTask(tasks[-1], decode(record.run["inputs"]))

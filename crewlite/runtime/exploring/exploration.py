@@ -14,7 +14,7 @@ from crewlite.usage import NO_USAGE, Usage
 
 VariantStatus = Literal["finished", "failed", "waiting", "stopped", "cancelled"]
 _SHOWN = 100  # characters of an output that the table shows
-_SHOWN_OF_AN_ERROR = 500  # its end says what to do
+_SHOWN_OF_AN_ERROR = 500  # the end of an error says what to do
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Row:
     result: Any = field(default=None, repr=False, compare=False)
     """What the kickoff returned, such as a CrewOutput; None if the variant has not finished."""
     definition: Any = field(default=None, repr=False, compare=False)
-    """The crew, agent or flow that ran the variant, with its model and prompt: go on from `ref` with it."""
+    """The crew, agent or flow that ran the variant, with its model and prompt, for continuing from `ref`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Exploration:
 
     @property
     def best(self) -> Row | None:
-        """The row with the highest score, the first of several; None if none has a score."""
+        """The row with the highest score; the first of several; None if none has a score."""
         return max((row for row in self.rows if row.score is not None), key=lambda row: row.score or 0.0, default=None)
 
     def __iter__(self) -> Iterator[Row]:

@@ -23,7 +23,7 @@ judging = lazy("crewlite.agent.judging")  # on a higher floor, as it asks a mode
 
 @dataclass(frozen=True, slots=True)
 class JudgedTask:
-    """The task that a variant had. A model that judges the variant's result gets it."""
+    """The task of a variant, for a model that judges the variant's result."""
 
     task: Mapping[str, Any] | None
     """`description` and `expected_output` of the last task; None for agents and flows."""
@@ -40,12 +40,12 @@ class Judge:
 
     known_by: str | None
     score: Callable[[Any, str, JudgedTask], Awaitable[RecordedScore]]
-    """Scores (what a kickoff returned, the same as text, the task of the variant)."""
+    """Takes what a kickoff returned, the same as text, and the task of the variant."""
     model: BaseLLM | None = None
     """The model that the judge asks; None for a function."""
 
     async def ready(self) -> None:
-        """Check the judge's model, before anything is paid: raise the error that every call of it would raise."""
+        """Check the judge's model before anything is paid. Raises the error that every call of it would raise."""
         if self.model is not None:
             await resources.ready(self.model)
 

@@ -101,7 +101,7 @@ async def _first_row(branches: Sequence[Branch], judge: Judge | None) -> Row | N
 
 
 async def _row_anew(study: _Study, branch: Branch, base: ForkBase, judge: Judge | None, *, allow_effects: bool) -> Row:
-    """Fork a variant again because its definition has changed since, and return the row of the new branch."""
+    """Fork a variant again, because its definition has changed since, and return the row of the new branch."""
     try:
         if not allow_effects:
             await background.in_thread(study.refuse_effects, [branch.variant], anew=True)
@@ -128,7 +128,7 @@ class _Study:
 
     @property
     def base(self) -> ForkBase | None:
-        """The base of the existing branches; None if there are none."""
+        """The base of the existing branches; None without any."""
         return next((info.base for info in self.taken.values()), None)
 
     @property
@@ -137,7 +137,7 @@ class _Study:
         return [variant for variant in self.variants if not self.same(variant)]
 
     def same(self, variant: Variant) -> list[str]:
-        """Return the names of a variant's branches that were forked with exactly its changes, oldest first."""
+        """Return the names of the branches that were forked with exactly the changes of a variant, oldest first."""
         if variant.mistakes:
             return []
         operation = variant.changed.operation_digest(variant.operation(self.name))
@@ -171,7 +171,7 @@ class _Study:
             same = self.same(variant)
             branches[variant.name] = [self._branch(variant, name) for name in same] or [self.branch(variant)]
             if not same:
-                with contextlib.suppress(JournalCorrupt):  # a damaged branch has this name, and its row says so
+                with contextlib.suppress(JournalCorrupt):  # a damaged branch with this name: its row says so
                     self.fork_at(branches[variant.name][0], base)
                     base = base or self._begun(branches[variant.name][0])
         if base is None:
@@ -180,7 +180,7 @@ class _Study:
         return branches, base
 
     def branch(self, variant: Variant, beside: Sequence[Branch] = ()) -> Branch:
-        """Return the next branch to create for a variant, under a name that is free in the study and in `beside`."""
+        """Return the next branch to create for a variant. No branch of the study or in `beside` has its name."""
         known = {one.found.branch for one in beside}
         free = (self._branch(variant, name) for name in _names(variant) if name not in self.taken)
         return next(one for one in free if one.found.branch not in known)
@@ -210,7 +210,7 @@ class _Study:
 
 
 def _checked(definition: Runnable[Any], config: FromCheckpoint, given: Given, name: str | None) -> _Study:
-    """Resolve the place to explore, and find mistakes in the variants. Writes nothing, except for a copy of the run."""
+    """Resolve the place to explore, and find mistakes in the variants. Writes nothing, except a copy of the run."""
     variants = variants_of(definition, given)
     where = at_ref(config)
     own = config_of(definition)
@@ -265,7 +265,7 @@ def _is_at(store: Store, base: ForkBase, found: Located) -> bool:
         return base["place"] is not None and base["place"]["id"] == found.checkpoint
     if base["branch"] != found.branch or found.abandoned is not None:
         return base["branch"] == found.branch
-    return recorded(store, found.run_id, found.branch).counts(base["seq"])  # else a rewind has abandoned it
+    return recorded(store, found.run_id, found.branch).counts(base["seq"])  # False if a rewind has abandoned the base
 
 
 def _names(variant: Variant) -> Iterator[str]:
@@ -275,7 +275,7 @@ def _names(variant: Variant) -> Iterator[str]:
 
 
 def _check_asked_there(definition: Runnable[Any], found: Located, record: Record) -> None:
-    """Raise ConfigError if `definition` asks a finished step of a branch another question than the branch's variant."""
+    """Raise ConfigError if `definition` asks a finished step of a branch another question than its variant did."""
     if not found.branch.startswith(STUDIES):
         return
     root = root_of(definition)

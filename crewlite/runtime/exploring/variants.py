@@ -34,11 +34,11 @@ class Variant:
     definition: Runnable[Any]
     changed: Changes
     keys: frozenset[str]
-    """The keys that the caller set."""
+    """The keys of the caller's mapping."""
     messages: Mapping[str, Any] | None
     """For an agent, the question that its kickoff asks; None for a crew or a flow, whose inputs are changes."""
     known_by: str
-    """A digest of model, prompt and messages, to tell variants with the same name apart."""
+    """A digest of model, prompt and messages, to distinguish variants with the same name."""
     model: BaseLLM | None
     """The model that the variant sets; None if it sets none."""
     mistakes: list[str]
@@ -73,7 +73,7 @@ def variants_of(definition: Runnable[Any], given: Given) -> list[Variant]:
 
 
 def check_at(record: Record, variant: Variant) -> None:
-    """Add to `variant.mistakes` what prevents the variant from being forked from this record, or from running then."""
+    """Add to `variant.mistakes` what prevents the variant from being forked from this record or from running then."""
     found = variant.mistakes
     for change in _each(variant.changed):
         with _collected(found):
@@ -98,7 +98,7 @@ def root_of(definition: Runnable[Any]) -> Root[Any]:
 
 
 def _each(changed: Changes) -> Iterator[Changes]:
-    """Yield every change by itself, so that each mistake is found."""
+    """Yield each change alone, so that each mistake is found."""
     for address, value in changed.edits.items():
         yield replace(changed, edits={address: value}, rerun=(), inputs={})
     for address in changed.rerun:

@@ -40,7 +40,7 @@ def warn_unused(run: Run) -> None:
 def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
     """Return the addresses of the last few steps that a flow's own code requested and the record answered.
 
-    `kind`: the kind of the run. A timer is none of them, as no code makes its outcome.
+    `kind`: the kind of the run. Timers are left out, as no code makes their outcomes.
     """
     outcomes = run.record.outcomes
     if kinds.of(kind).begins_anew:
@@ -66,8 +66,9 @@ def to_run_again(kind: str, ref: str, record: Record, steps: Sequence[str]) -> t
 def note_way_on(error: BaseException, kind: str, request: Request) -> None:
     """Add a note to an error that ends the outermost kickoff of a run: what is recorded, and how to resume.
 
-    `kind`: the kind of the run. Adds none if no store outlives the process, or if the error says this itself. What is
-    no Exception has interrupted the run: the cancellation by `asyncio.run` after Ctrl-C, or Ctrl-C itself.
+    `kind`: the kind of the run. Adds none if no store outlives the process, or if the error says this itself. An
+    `error` that is no Exception has interrupted the run: the cancellation by `asyncio.run` after Ctrl-C, or Ctrl-C
+    itself.
     """
     if not isinstance(error, Exception):
         add_note(error, f"{INTERRUPTED}{request.how_to_go_on(kind)}", in_place_of=INTERRUPTED)
@@ -87,7 +88,7 @@ def note_way_on(error: BaseException, kind: str, request: Request) -> None:
 
 
 def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> None:
-    """Add a note to an error of the user's code: how to run again a step that was changed but keeps its outcome."""
+    """Add a note to an error of the user's code: how to rerun a step that keeps its outcome though its code changed."""
     answered = _answered_before(kind, run)
     if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
         return

@@ -1,4 +1,4 @@
-"""The answers that a kickoff is given: those of people to questions, and the results of calls in doubt."""
+"""The answers that a kickoff is given: people's answers to questions, and the results of calls in doubt."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from crewlite.tools.base import as_text
 def answers_given(
     root: Root[Any], journal: Journal, request: Request, *, changed: bool, on_drift: OnDrift | None = None
 ) -> CommitParts:
-    """Check the answers passed to a kickoff, and return those of people as commit parts.
+    """Check the answers passed to a kickoff, and return people's answers as commit parts.
 
-    Earlier answers given ahead that do not count for what this kickoff asks are withdrawn. `changed`: whether the
-    kickoff's inputs differ from the recorded ones. Raises what `check_results`, `given` and `check_task` raise.
+    Recorded answers that were given before their question, and that this kickoff must not use, are withdrawn.
+    `changed`: whether the kickoff's inputs differ from the recorded ones. Raises what `check_results`, `given` and
+    `check_task` raise.
     """
     said, record = request.answers or {}, journal.record
     check_results(record, said, journal.secrets)
@@ -55,10 +56,10 @@ def approvals_given(journal: Journal, request: Request) -> CommitParts:
 
 
 def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) -> None:
-    """Check the answers to a kickoff that are no answers of people: results of calls in doubt.
+    """Check the answers to a kickoff that are results of calls in doubt, and not people's answers.
 
-    A call that has finished may be given the result that it has, as when a program is started again. Raises
-    AnswerRefused for another result, RefError for a step that takes none.
+    For a call that has finished, its own result is accepted, as when a program is started again. Raises AnswerRefused
+    for another result, RefError for a step that takes none.
     """
     doubts = calls_without_outcome(record)
     for address, value in answers.items():
@@ -77,7 +78,7 @@ def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) 
 
 
 def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> bool:
-    """Return whether this is the result with which a call has finished; False for a step that is no call."""
+    """Return whether a call has finished with this result; False for a step that is no call."""
     kind = kinds.of(outcome.kind)
     if kind.is_call:
         return bool(record.value(outcome.address)["text"] == secrets.mask(as_text(value)))
@@ -87,15 +88,15 @@ def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) 
     coded = encode(read(Typed(value), recorded) if isinstance(value, str) else value)
     try:
         return bool(secrets.mask_data(as_recorded(coded, recorded, outcome.address)) == recorded)
-    except ConfigError:  # data that the step's class completes cannot be compared with what it made of them
+    except ConfigError:  # its class has completed the recorded data, so the two cannot be compared
         return True
 
 
 def _outdated(root: Root[Any], journal: Journal, *, changed: bool, on_drift: OnDrift | None) -> list[str]:
-    """Return the addresses of the answers given ahead that this kickoff must not use, as it may ask something else.
+    """Return the addresses of answers given before their questions that this kickoff, which may ask others, drops.
 
     If the inputs or the definition of a fork have changed, these are the answers that the fork has from its base. If a
-    changed definition has steps run again, these are all answers given ahead.
+    changed definition has steps run again, these are all answers given before their questions.
     """
     ahead = {at: answer for at, answer in journal.record.answers.items() if answer.get("ahead")}
     redefined = bool(ahead) and bool(definition_now(root, journal))

@@ -1,4 +1,4 @@
-"""The parameters of the verbs of definitions, and decorators: a verb may be callable on the class too."""
+"""How verbs of definitions are declared: which parameters they have, and that some are callable on the class too."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class of_object(Generic[P, R]):  # noqa: N801 - a decorator
 
 
 def sign(cls: type, verbs: Iterable[str], asked: Callable[..., Any]) -> None:
-    """Give these verbs of a class the signature of `asked`: `help()` and editors then list each option."""
+    """Give these verbs of a class the signature of `asked`, so that `help()` and editors list each option."""
     for name in verbs:
         verb: Any = inspect.getattr_static(cls, name)
         setattr(cls, name, of_object(_signed(verb.verb if isinstance(verb, of_object) else verb, asked)))
@@ -89,7 +89,7 @@ def _signed(verb: Any, asked: Callable[..., Any]) -> Any:
     return made
 
 
-@functools.cache  # seven verbs of a class have the same
+@functools.cache  # a class has seven verbs with one signature
 def _parameters(asked: Callable[..., Any]) -> Sequence[inspect.Parameter]:
     parameters = list(inspect.signature(asked).parameters.values())
     if parameters[-1].annotation == "Unpack[KickoffOptions]":

@@ -44,8 +44,8 @@ class PreviewStep:
     address: str
     kind: str
     verdict: Verdict
-    """reused: the step answers from the record. runs: the step runs. may run: it depends on what a step that runs will
-    return, which the step is given, or which is the label of a router that decides whether the step is requested.
+    """reused: the step answers from the record. runs: the step runs. may run: that depends on what another step that
+    runs will return: an input of this step, or the label of a router that decides whether this step is requested.
     dropped: the step is recorded, but is not requested any more."""
     why: str
 
@@ -63,7 +63,7 @@ class PreviewRun(Run):
     """Addresses of steps that would run and never had an outcome."""
     outcomes_to_come: OutcomesToCome = field(default_factory=OutcomesToCome)
     anew: set[str] = field(default_factory=set)
-    """Addresses of steps that would run: their new outcomes would come after everything recorded."""
+    """Addresses of steps that would run, whose new outcomes would be committed after everything recorded."""
 
     @cached_property
     def changed_inside(self) -> set[str]:
@@ -72,7 +72,7 @@ class PreviewRun(Run):
 
     @cached_property
     def stops(self) -> Collection[str]:
-        """The calls that kickoff would stop at with InDoubt."""
+        """The calls at which a kickoff would stop with InDoubt."""
         return unsettled(self.record)
 
     def note(self, address: str, kind: str, verdict: Verdict, why: str) -> None:
@@ -81,14 +81,14 @@ class PreviewRun(Run):
 
 
 class Unknown(BaseException):
-    """Ends the drive of a preview: the following code depends on an unknown outcome.
+    """Ends a preview: the code that follows depends on an unknown outcome.
 
     It is a BaseException, so that the user's code in between does not handle it as an error.
     """
 
 
 class DryScope(StepScope):
-    """The scope of a crew or flow in a preview: it lists the steps that are asked for, and runs none."""
+    """The scope of a crew or flow in a preview: it lists the steps that are requested, and runs none."""
 
     __slots__ = ("blind", "routers")
 
@@ -120,7 +120,7 @@ class DryScope(StepScope):
     async def _foresee_step(self, step: Step[T], asked: StepRequest) -> T:
         run, address, fingerprint = self.run, asked.address, asked.fingerprint
         recorded = run.record.outcomes.get(address)
-        # what reacts to other steps runs again whenever they do, so its question tells nothing more
+        # a step that reacts to other steps runs again whenever they do, whatever is in its question
         source = run.outcomes_to_come.source(step.question) if step.after is None else None
         decision = self._decide(step, asked)
         if isinstance(decision, Reuse):
@@ -133,16 +133,16 @@ class DryScope(StepScope):
         if step.kind.enters:
             return await self.enter(step, address, fingerprint)
         if recorded is None and not source and step.kind.asks_person and (answer := self._answer_to(step, address)):
-            with contextlib.suppress(AnswerRefused):  # the run will refuse the answer too, and ask again
+            with contextlib.suppress(AnswerRefused):  # the run will refuse the answer, too, and ask again
                 value = step.decode({"answer": codec.encode(decode_answer(answer, step.question[1]))})
                 run.note(address, step.kind.name, "reused", "was answered")
                 return value
         return self._foresee_run(step, address, fingerprint, recorded)
 
     def _note_reuse(self, step: Step[Any], outcome: Outcome, source: str | None) -> None:
-        """Add a step that has a recorded outcome. `source`: the step that would run, whose outcome it is given."""
+        """Add a step that has a recorded outcome. `source`: the step that would run and whose outcome is its input."""
         run, address = self.run, outcome.address
-        if source and not outcome.edited:  # an edited outcome holds for any question
+        if source and not outcome.edited:  # an edited outcome answers any question
             run.note(address, step.kind.name, "may run", f"is given what {source} returns")
             run.outcomes_to_come.add(address, step.kind, run.record.value(address))
         elif router := self._router_before(step, address):
@@ -151,7 +151,7 @@ class DryScope(StepScope):
             run.steps.append(reused(outcome))
 
     def _foresee_run(self, step: Step[T], address: str, fingerprint: str, recorded: Outcome | None) -> T:
-        """Add a step that would run, unless earlier code has made the call. Return what it may come to."""
+        """Add a step that would run, or get the result of an earlier call. Return its old outcome or placeholder."""
         run = self.run
         try:
             earlier = calls_before(self, step, address, fingerprint) if step.effect == "once" else NOTHING_EARLIER
@@ -175,7 +175,7 @@ class DryScope(StepScope):
         return recorded_answer(self.run.record, address, codec.digest(step.question), self.basis(address))
 
     async def enter(self, step: Step[T], address: str = "", fingerprint: str = "") -> T:
-        """Drive the code inside a step. Raises Unknown if the step's outcome depends on an unknown one."""
+        """Execute the code inside a step. Raises Unknown if the step's outcome depends on an unknown one."""
         record, states = self.run.record, self.run.journal.states
         failed, view = record.attempts.get(address, ()), states.begin(address, self.start_inside())
         number, _ = next_attempt(record, address)
@@ -202,7 +202,7 @@ class DryScope(StepScope):
         return value
 
     def _router_before(self, step: Step[Any], address: str) -> str:
-        """Return the last router that would run and decides whether a requested step is requested; "" if none does."""
+        """Return the last router that would run and whose label may lead to this step's request; "" if none would."""
         follows = step.after is not None and step.after > self.run.record.seq
         return self._router_of(address) if follows else ""
 
@@ -222,7 +222,7 @@ class DryScope(StepScope):
         self.check_none_missed()
 
     def _why_not(self, address: str, recorded: Outcome | None, router: str) -> str:
-        """Return why a recorded step is not requested. `router`: the one whose next label may have it requested."""
+        """Return why a recorded step is not requested. `router`: the one whose next label may lead to its request."""
         inside = any(address in outers(at) for at in self.run.unrequested_changes)
         unused = inside or address in self.run.unrequested_changes
         changed = "was edited" if recorded and recorded.edited else "is to run again" if unused else ""
@@ -261,7 +261,7 @@ class DryScope(StepScope):
         return "waits for an answer" if waits else "was never recorded"
 
     def _provisional(self, step: Step[T], address: str, record: Record) -> T:
-        """Return the outcome that a step had in `record`, or a placeholder. Raises Unknown if it has neither."""
+        """Return the outcome that a step had in `record`, or its placeholder. Raises Unknown if it has neither."""
         if address in record.outcomes:
             value = record.value(address)
             outcome = record.outcomes[address]

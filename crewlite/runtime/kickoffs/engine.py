@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     from crewlite.runtime.kickoffs.handle import RunHandle
     from crewlite.runtime.kickoffs.preview import Preview
     from crewlite.state.verbs import transfer
-else:  # only for other verbs than kickoff, and for runs that there are already
+else:  # only for verbs other than kickoff, and for recorded runs
     handle, joining = lazy("crewlite.runtime.kickoffs.handle"), lazy("crewlite.runtime.kickoffs.joining")
     resume_checks = lazy("crewlite.runtime.kickoffs.resume_checks")
     transfer = lazy("crewlite.state.verbs.transfer")
 previews = lazy("crewlite.runtime.kickoffs.preview")
-progress_lines = lazy("crewlite.console.progress")  # subscribers on the roof, which only runs that ask for it attach
+progress_lines = lazy("crewlite.console.progress")  # on a higher floor; only runs that show progress use it
 log_files = lazy("crewlite.console.log_file")
-load(lazy("crewlite.runtime.people.suspending"))  # a failure in the middle of a run may be one that a person decides on
+load(lazy("crewlite.runtime.people.suspending"))  # now: a person may have to decide on a failure in the middle of a run
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def preview_here(definition: Runnable[Any], request: Request) -> Preview:
 def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> RunHandle[R]:
     """Begin the requested run and return its handle at once. Raises what `kickoff` raises before a run begins.
 
-    Raises ConfigError inside another run (the message names `verb`), OnLoopThread on the background loop.
+    Raises ConfigError inside another run (`verb` is its name in the message), OnLoopThread on the background loop.
     """
     name, kind = definition.run_name, definition.run_kind
     if durable.scope().loop is not None:
@@ -103,7 +103,7 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
 async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | None = None) -> R:
     """Start a run, resume one, or return the stored result of a finished one.
 
-    `root`: the root that an equal request made, to reuse what follows from the definition alone; None to make it.
+    `root`: the root of an equal earlier request, to reuse what follows from the definition alone; None to make one.
     """
     request, progress = request.going_on_from(definition.bound_at), request.progress
     root = root.again() if root else definition.as_root(request)
@@ -121,7 +121,7 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
         except BaseException as error:
             if outermost:
                 note_way_on(error, root.kind, request)
-                print_briefly()  # also where Ctrl-C has cancelled the run and is about to end the program
+                print_briefly()  # also if Ctrl-C has cancelled the run and is about to end the program
             raise
     progress.outcome = finished.value
     return definition.as_result(finished)
@@ -147,7 +147,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 
 
 async def _kicked_off(root: Root[T], request: Request) -> Finished[T]:
-    """Kick off a run of its own; inside another run, a step of that run, or a separate run if only this has a store."""
+    """Kick off a run of its own; inside another run, a step of that, or a separate run if only this one has a store."""
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
         return await _as_found(
@@ -193,16 +193,16 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, st
 
 
 async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Awaitable[Finished[T]]]) -> Finished[T]:
-    """Run the request, with the run to continue if the definition finds one; look again if that has ended meanwhile."""
+    """Run the request, with the run to continue if the definition finds one; search again if that ended meanwhile."""
     while True:
-        request.progress.waited = False  # for this run
+        request.progress.waited = False  # not yet for this run
         found = await continued(root, request)
         try:
             return await run(found)
         except _Over:
             continue
         except BranchConflictError as error:
-            begun = request.progress.finished_steps is not None  # the turn was at work, and its branch was taken over
+            begun = request.progress.finished_steps is not None  # this kickoff had acquired the turn and worked on it
             if begun or not found.state_id or error.problem or error.found is not None:
                 raise
             raise error.of_turn(found.state_id) from None
@@ -244,7 +244,7 @@ async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfi
 
 
 class _Over(Exception):
-    """Raised if the run that was found is another by now, such as finished or deleted; the search then goes on."""
+    """The run that the search found has changed since, such as finished or been deleted; the search is repeated."""
 
 
 async def _take_up(
@@ -252,12 +252,12 @@ async def _take_up(
 ) -> Begun:
     """Open the store and acquire the branch; resume the run that it holds, or begin one.
 
-    `found` is an unfinished run to resume. Raises _Over if that, or what the definition has found, is another by now.
+    `found` is an unfinished run to resume. Raises _Over if the run to resume has changed since it was found.
     """
 
     def wanted() -> Located:
         located = found or transfer.copy_if_elsewhere(branch_for(root, request, config), request.from_checkpoint)
-        request.progress.target = located  # also known to a caller who is refused
+        request.progress.target = located  # before anything can be refused, so that the caller knows it
         request.progress.location = located.location
         return located
 
@@ -285,8 +285,8 @@ async def _take_up(
 def _is_over(root: Root[Any], request: Request, found: Located | None, journal: Journal) -> bool:
     """Return whether the run has changed since the search found it, so that the search must be repeated.
 
-    The run was finished or deleted, or a run of the same definition has taken the name that was free. A kickoff that
-    has waited for the run gets its result, unless it asks for the next turn of the state.
+    It has if it was finished or deleted, or if a run of the same definition has taken the name that was free. A kickoff
+    that has waited for the run gets its result, unless it asks for the next turn of the state.
     """
     record = journal.record
     if request.progress.waited and record.seq:

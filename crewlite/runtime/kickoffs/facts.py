@@ -1,6 +1,6 @@
-"""Choose the part of a definition that is recorded: plain fields as data, live objects (tools, models) only by name.
+"""The facts of a definition, which are recorded: plain fields as data, live objects (tools, models) only by name.
 
-From that, `rebuild` can rebuild the definition without the script that made it. No live object is ever written: for a
+From these, `rebuild` can rebuild the definition without the script that made it. No live object is ever written: for a
 tool, a function or a class only the name is recorded, for a model made by name its plain settings, and never a key.
 """
 
@@ -22,17 +22,17 @@ OF_THE_STORE = frozenset({"location", "provider", "restore_from"})
 """Fields of a CheckpointConfig that are not recorded: they only tell where the run is stored."""
 
 PLAIN = "plain"
-"""The key of a text, or of the paths of a source of knowledge, in a list that also holds live objects."""
+"""In a list that also holds live objects: the key of a text, or of the paths of a source of knowledge."""
 
-_NEVER = "redact"  # the one field of plain texts that must not be stored
+_NEVER = "redact"  # the one field with plain texts that must not be stored
 _LIVE = object()
 
 
 def facts_of(definition: Described, base: type[Described], apart: Collection[str] = ()) -> JsonObject:
     """Return the plain fields that differ from their defaults, as data; under "live", the names of the live objects.
 
-    Fields that a subclass of `base` adds count as live, as it is not known here whether they may be stored. Fields in
-    `apart` are left out.
+    Fields that a subclass of `base` adds count as live, as it is unknown whether they may be stored. Fields in `apart`
+    are left out.
     """
     facts: JsonObject = {}
     live: dict[str, str | list[Any]] = {}
@@ -88,9 +88,9 @@ def _plain(value: object) -> Any:
         named = {str(name): _plain(item) for name, item in value.items()}
         return named if is_plain(named) else _LIVE
     if isinstance(value, int) and value.bit_length() > 64:
-        return _LIVE  # more digits than a reader of JSON may take
+        return _LIVE  # more digits than a JSON parser may accept
     if isinstance(value, float) and not abs(value) < float("inf"):
-        return str(value)  # JSON has no word for it; a field of type float takes this one
+        return str(value)  # inf or nan, which JSON lacks; a field of type float accepts the text
     return value if _is_scalar(value) else _LIVE
 
 

@@ -49,7 +49,7 @@ def forked(
         source.check_rebuilds(bind)
     own = config_of(definition)
     found = located_for(definition, own, given)
-    definition_of(found, source.run_kind.name)  # before anything is written
+    definition_of(found, source.run_kind.name)  # raises before anything is written
     live = _rebuilt(source, given, bind) if isinstance(source, type) else source
     changed = changes_for(live, edits, rerun, inputs)
     secrets = Secrets.of(*(live.secret_sources() if live is not None else ()), extra=own.redact or ())
@@ -89,8 +89,8 @@ def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: 
     """Return a check of the record of a fork: it raises what the fork's kickoff would raise for another definition.
 
     That is RunMismatch; QuestionsChanged and TaskDrifted for changed questions; ConfigError for inputs that make no
-    initial state of a flow. A placeholder that no input fills is left to the kickoff, which may be given more of them,
-    and so is the next message of a conversation.
+    initial state of a flow. Missing values for placeholders, and the next message of a conversation, are not checked:
+    the kickoff may pass them.
     """
 
     def check(record: Record) -> None:
@@ -129,7 +129,7 @@ def changes_for(
     rerun: Iterable[str],
     inputs: Mapping[str, Any] | None,
 ) -> Changes:
-    """Build the changes of a fork, with what checks them against the definition that is to run it, if it is known."""
+    """Build the changes of a fork for the definition that is to run it, with their inputs checked if that is known."""
     changed = Changes.of(edits, rerun, inputs)
     if definition is None:
         return changed

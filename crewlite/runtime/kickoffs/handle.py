@@ -56,7 +56,7 @@ class RunHandle(Generic[R]):
             background.next_of(known, _TO_BEGIN if background.running_loop() else None)
         except queue.Empty:
             return
-        except BaseException as error:  # raised by a handler of signals: nobody will have this handle
+        except BaseException as error:  # raised by a signal handler: the caller will not get this handle
             self._unasked.detach()
             self.cut_short(error)
             raise
@@ -74,7 +74,7 @@ class RunHandle(Generic[R]):
 
     @property
     def branch(self) -> str:
-        """The branch of the run: "main", or the name of a fork, which one without a name gets as it begins."""
+        """The branch of the run: "main", or the name of a fork. A fork without a name gets one when it begins."""
         return self._progress.branch
 
     @property
@@ -139,7 +139,7 @@ class RunHandle(Generic[R]):
             return await await_shielded(self._future)
 
     def when_ended(self, call: Callable[[], object]) -> None:
-        """Call `call` when the run has released its branch, at once if it has. The call may be on any thread."""
+        """Have `call` called once the run has released its branch, at once if it has. It may be on any thread."""
         self._future.add_done_callback(lambda _: call())
 
     def cancel(self) -> None:
@@ -148,17 +148,17 @@ class RunHandle(Generic[R]):
         self._cuttable.cut()
 
     def cut_short(self, error: BaseException) -> None:
-        """End the run because of Ctrl-C, or another such error, without a mark in its record, and say how to go on."""
+        """End the run because of Ctrl-C, or a similar error, without recording a cancellation, and say how to go on."""
         ended = threading.Event()
         self.when_ended(ended.set)
         cut_short(error, self._cuttable.cut, ended, self._how_to_go_on)
 
     def note_way_on(self, error: BaseException) -> None:
-        """Add a note to the cancellation that has ended the run, or to Ctrl-C: how to go on."""
+        """Add a note to the cancellation or Ctrl-C that has ended the run: how to go on."""
         add_note(error, f"{INTERRUPTED}{self._how_to_go_on()}")
 
     def _left_behind(self) -> str:
-        """What to tell if the program ends now: how to go on with the run; "" if it has ended, or is being ended."""
+        """Return how to go on with the run if the program ends now; "" if the run has ended, or is being ended."""
         is_left = self.at_work or self._end.has_stopped_with_program
         if not is_left or self._cuttable.is_cut or is_finished(self._progress):
             return ""
@@ -181,7 +181,7 @@ async def _run(cuttable: Cuttable, kickoff: Callable[[], Awaitable[R]], progress
 
 
 class _End:
-    """How a run ended. It does not refer to the handle, so a handle that nobody has is gone."""
+    """How a run ended. It does not refer to the handle, so that a handle nobody refers to is destroyed."""
 
     def __init__(self) -> None:
         self.has_stopped_with_program = False  # whether a thread was refused because the main thread has ended
@@ -189,14 +189,14 @@ class _End:
         """The name of the definition, the id of the run, and the error; None unless the run has failed."""
 
     def note(self, run: futures.Future[R], name: str, run_id: str) -> None:
-        """Note how the run has ended, before anybody may lose the handle."""
+        """Note how the run has ended, before its handle can be destroyed."""
         error = None if run.cancelled() else run.exception()
         self.has_stopped_with_program = isinstance(error, ProgramEnding)
         if error is not None and not isinstance(error, RunCancelled | Suspended | ProgramEnding):
             self._failure = name, run_id, repr_of(error)
 
     def tell_failure(self) -> None:
-        """Log the error of the run: nobody has asked for it, and the handle is gone or the program ends."""
+        """Log the error of the run: nobody has asked for it, and the handle is destroyed or the program ends."""
         if self._failure:
             name, run_id, error = self._failure
             message = "%s failed, and nobody has asked its handle for the result: %s"

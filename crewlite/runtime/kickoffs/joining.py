@@ -1,8 +1,7 @@
 """Join a run that is running, here or in another process: wait until it ends, then return its result.
 
-The wait looks at the store: at the time of the last commit twice a second, at the commits themselves only once the run
-pauses. If the process of the run dies, a waiting kickoff resumes the run; if several wait, the one whose claim is
-stored first.
+The wait checks the time of the last commit twice a second, and reads the commits only once the run pauses. If the
+process of the run dies, a waiting kickoff resumes the run; if several wait, the one whose claim is stored first.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from crewlite.texts import tracebacks
 
 T = TypeVar("T")
 _SOONEST, _LATEST = 0.05, 0.5  # seconds between two looks at the run
-_SETTLED = 2.0  # seconds after which times of commits differ on every file system
+_SETTLED = 2.0  # seconds between two commits whose times differ on every file system
 
 
 async def when_free(
@@ -43,7 +42,8 @@ async def when_free(
 
     `check(branch, record)` raises if this kickoff can never have the result of that run.
 
-    A cancelled caller stops waiting, and the run goes on, unless `RunHandle.cancel` has asked to cancel the run itself.
+    If the caller is cancelled, it stops waiting and the run goes on, unless `RunHandle.cancel` was called: that cancels
+    the run itself.
     """
     before, clash = root.again(), tuple[object, ...]()
     while True:
@@ -96,7 +96,7 @@ async def _until_free(target: Located, progress: Progress) -> None:
 
 @dataclass(slots=True)
 class _Watch:
-    """Tells which live process runs a branch, each time it is asked. Not to be used by several threads at once."""
+    """Tells, whenever it is asked, which live process runs a branch. For one thread at a time."""
 
     store: Store
     run_id: str
@@ -124,7 +124,7 @@ class _Watch:
             self._touched, self._changed, self._settled = touched, now, False
         elif record and not self._settled:
             self._settled = now - self._changed > _SETTLED
-            # of a journal that was compacted, the commit after those read may be part of a later one
+            # in a compacted journal, the next commit may be part of a later one
             if self._of != touched or self.store.sum_at(self.run_id, self.branch, record.seq + 1):
                 record = None
         if record is None:

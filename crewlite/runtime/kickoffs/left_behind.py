@@ -1,4 +1,4 @@
-"""The runs that the end of this program interrupts. It warns of them once, and says how to go on with each.
+"""Warn, once, of the runs that the end of this program interrupts, and say how to go on with each.
 
 A run that `submit` has begun works on a thread that ends with the program. A run that is awaited on an event loop of
 the program stops with that loop: Ctrl-C in `loop.run_until_complete` ends the loop and cancels nothing.
@@ -23,16 +23,16 @@ from crewlite.texts.wording import number_of
 log = logger("crewlite.run")
 _submitted: dict[object, Callable[[], str]] = {}
 _awaited: dict[object, Callable[[], str]] = {}
-"""What to tell of each run that has not ended, in the order in which they began."""
+"""For each run that has not ended, in the order of their beginnings: what returns the text to log about it."""
 _cancelled: dict[object, str] = {}
-"""What to tell of each run that was just cancelled on an event loop of the program, since the last run began there."""
-_ENDING = 10.0  # seconds that Ctrl-C may take to end a loop; a loop that runs longer goes on without that run
+"""The text about each run that was cancelled on an event loop of the program since the last run began there."""
+_ENDING = 10.0  # seconds that Ctrl-C may take to end a loop; a loop that runs longer has survived the cancellation
 
 
 def submitted(left_behind: Callable[[], str]) -> Callable[[], object]:
-    """Warn of a run until the callable that this returns is called.
+    """Warn of a run until the returned callable is called.
 
-    `left_behind`: what to tell if the program ends now; "" if there is nothing to tell.
+    `left_behind` returns the text for the case that the program ends now; "" if there is nothing to warn of.
     """
     key = object()
     _submitted[key] = left_behind
@@ -65,7 +65,7 @@ def awaited(name: str, progress: Progress, how_to_go_on: Callable[[], str]) -> I
 
 
 def cancelled() -> list[str]:
-    """Return what to tell of the runs that were just cancelled on an event loop of the program.
+    """Return the texts about the runs that were just cancelled on an event loop of the program.
 
     After Ctrl-C these are the runs that `asyncio.run` has cancelled, whichever tasks of the program awaited them.
     """
@@ -73,7 +73,7 @@ def cancelled() -> list[str]:
 
 
 def named(name: str, run_id: str | None) -> str:
-    """Return which run of a definition is meant: "Run 'order-7' of crew 'crew'"."""
+    """Return the name of a run in messages: "Run 'order-7' of crew 'crew'"."""
     return f"Run {run_id!r} of {name}" if run_id else f"A run of {name}"
 
 
@@ -95,7 +95,7 @@ def _has_ended(progress: Progress) -> bool:
 
 
 def _recorded(progress: Progress) -> Record:
-    """Read the record of a run. Returns an empty one, that of an interrupted run, if it cannot be read."""
+    """Read the record of a run. Returns an empty record, as of an interrupted run, if it cannot be read."""
     with contextlib.suppress(CrewliteError, OSError):
         if target := progress.target:
             with target.opened() as store:

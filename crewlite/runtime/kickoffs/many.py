@@ -77,8 +77,8 @@ async def akickoff_for_each(
     When all have ended, raises the first failure in this order, with a note that names its inputs. With
     `return_exceptions`, returns the failures in the places of their results instead.
 
-    `begun`: a list that gets the progress of the first run, and of each later run that is interrupted in a call which
-    may have taken effect: the advice after an interrupt needs these.
+    `begun`: a list that gets the progress of the first run, and of each run that is interrupted in a call which may
+    have taken effect: the advice after an interrupt needs these.
     """
     _check(definition, inputs, max_concurrency)
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
@@ -86,11 +86,11 @@ async def akickoff_for_each(
     def request_for(number: int) -> Request:
         return Request(all_inputs[number], f"{name}.{number}" if name else None, auto_approve=auto_approve, wait=wait)
 
-    for each in all_inputs:  # refused before the first begins
+    for each in all_inputs:  # raises before the first run begins
         check_inputs(each)
     if not all_inputs:
         return []
-    request_for(len(all_inputs) - 1)  # which has the longest run id
+    request_for(len(all_inputs) - 1)  # the one with the longest run id
     results, failures = dict[int, Any](), dict[int, BaseException]()
     begun = [] if begun is None else begun
     root: Root[Any] | None = None
@@ -109,7 +109,7 @@ async def akickoff_for_each(
         except asyncio.CancelledError as error:
             if background.is_cancelled():
                 raise
-            failures[number] = error  # a signal has ended this one
+            failures[number] = error  # a signal ended this run
 
     works = (in_turn(number, request_for(number)) for number in range(len(all_inputs)))
     with _advised_on_interrupt(definition.run_kind, run_id, begun):
@@ -145,7 +145,7 @@ def _progress_kept(begun: list[Progress], progress: Progress) -> Iterator[None]:
 
 
 def _note_which_run(error: Exception, kind: Kind, progress: Progress, name: str | None) -> None:
-    """Add a note to an error that asks for an answer or a rerun: which call takes it, as kickoff_for_each does not."""
+    """Add a note to an error that asks for an answer or a rerun: which kickoff takes it, as kickoff_for_each cannot."""
     if not isinstance(error, InDoubt | AnswerRefused | Suspended) or progress.location is None or progress.address:
         return
     then = f", then call kickoff_for_each again with run_id={name!r}" if name else ""
@@ -170,15 +170,15 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
 async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:
     """Await all works, at most `width` at once. When all have ended, raise the first failure.
 
-    Take each work from the iterable only when it can begin, so that those which wait take no memory. The works share
-    `width` tasks, and with them their context variables. Pass a work that runs code of users as a task of its own.
+    Takes each work from the iterable only when it can begin, so that waiting ones take no memory. The works share
+    `width` tasks, and with them their context variables: pass a work that runs code of users as a task of its own.
     """
     waiting, failures = iter(works), list[Exception]()
 
     async def one_by_one() -> None:
         me = asyncio.current_task()
         assert me
-        while not me.cancelling() and (work := next(waiting, None)):  # a cancelled work may return nevertheless
+        while not me.cancelling() and (work := next(waiting, None)):  # despite a cancellation a work may return
             try:
                 await work
             except asyncio.CancelledError:

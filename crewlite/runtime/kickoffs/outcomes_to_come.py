@@ -12,7 +12,7 @@ _TELLING = 3  # characters; shorter texts are not searched for inside other text
 
 
 class OutcomesToCome:
-    """The outcomes of steps that will run, and a search for these outcomes, or parts of them, in questions."""
+    """The outcomes of steps that will run, and a search in questions for these outcomes or parts of them."""
 
     def __init__(self) -> None:
         self._digests: dict[str, str] = {}
@@ -25,12 +25,12 @@ class OutcomesToCome:
             self._digests.setdefault(codec.digest(whole), address)
             for part in _parts(whole):
                 if part in (None, "", [], {}) or isinstance(part, bool):
-                    continue  # these occur everywhere and prove nothing
+                    continue  # values that occur everywhere
                 self._digests.setdefault(codec.digest(part), address)
                 if isinstance(part, str):
                     self._digests.setdefault(
                         codec.digest(codec.digest(part)), address
-                    )  # questions of tasks hold a digest
+                    )  # questions of tasks contain the digest instead
                     if len(part) >= _TELLING:
                         self._texts.setdefault(part, address)
 

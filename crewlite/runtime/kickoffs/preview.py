@@ -40,7 +40,7 @@ class Preview:
     ends: str = ""
     """Why the preview ends before the run would; "" if it does not."""
     effects: tuple[RepeatedCall, ...] = ()
-    """The calls with effect="once" that were made already and that the kickoff may make again."""
+    """The calls with effect="once" that were made and that the kickoff may make again."""
 
     def __iter__(self) -> Iterator[PreviewStep]:
         return iter(self.steps)
@@ -107,7 +107,7 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
 
 
 async def _driven(root: Root[Any], inputs: dict[str, Any], run: PreviewRun) -> str:
-    """Execute the definition in `run`, which calls nothing. Return why that ended before a real run would; else ""."""
+    """Execute the definition in `run`, which runs no step. Return why that ended before a real run would; else ""."""
     step = dataclasses.replace(root.step(inputs, run), address="")
     try:
         await DryScope(run, Origin("", root.name)).enter(step, "", digest([step.kind.name, step.question]))

@@ -1,7 +1,7 @@
-"""A program whose runs are named from outside: `CREWLITE_RUN_ID=night-7 python main.py`.
+"""Names for the runs of a program, given from outside: `CREWLITE_RUN_ID=night-7 python main.py`.
 
-Every kickoff that does not name a run then gets a run_id made from this name, the definition, its inputs, and the
-number of equal kickoffs before it in this program; a turn of a state that `@persist` keeps gets it as operation_id. If
+Every kickoff that names no run then gets a run_id made of this name, the definition, its inputs, and the number of
+equal kickoffs before it in this program; for a turn of a state that `@persist` keeps, this text is its operation_id. If
 the program is started again, finished runs return their stored results and interrupted runs are resumed.
 """
 
@@ -27,7 +27,7 @@ _lock = lock()
 
 
 def named_by_program(root: Root[Any], request: Request) -> Request:
-    """Return the request with a run_id made for this program, or an operation_id if its inputs name the run.
+    """Return the request with a run_id made for this program, or with an operation_id if its inputs name the run.
 
     The request is returned unchanged if the environment names no program, if the request names a run itself, or if the
     definition has checkpoint=False. Raises ConfigError if the name in the environment cannot be used in a run_id.

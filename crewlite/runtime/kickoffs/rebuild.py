@@ -101,7 +101,7 @@ def find(source: FromCheckpoint, kind: str) -> Found:
     checkpoint = f"@{located.checkpoint}" if located.checkpoint else ""
     pinned = {"restore_from": f"{located.run_id}/{located.branch}{checkpoint}"}
     store = {"location": located.location, "provider": located.provider}
-    there = {} if is_elsewhere(located, source) else pinned | store  # else the kickoff copies it there
+    there = {} if is_elsewhere(located, source) else pinned | store  # if it is elsewhere, the kickoff copies it there
     return Found(where, definition, config.model_copy(update=there))
 
 
@@ -141,7 +141,7 @@ class Part:
     wanted: str = ""
     """Describes the object that the caller has to pass; "" for recorded data."""
     key: str | None = None
-    """The key of `bind` whose value was put here; None if there was none."""
+    """The key of `bind` whose value fills this part; None if none does."""
 
     @property
     def name(self) -> str:
@@ -166,7 +166,7 @@ class Rebuild:
     ) -> Draft[D]:
         """Draft one definition from its recorded fields.
 
-        Fields in `apart` are left out. `known` gives values that are settled already. Raises JournalCorrupt.
+        Fields in `apart` are left out. `known`: fields whose values are known already. Raises JournalCorrupt.
         """
         what = ".".join(path) or self.found.definition["kind"]
         live = facts.get("live", {}) if isinstance(facts, dict) else None
@@ -197,7 +197,7 @@ class Rebuild:
         return self._add(Part(path, value))
 
     def _item(self, item: object, name: str, path: tuple[str, ...]) -> Part:
-        """Return the part for an item of a list: named by its number if it is a text, else by its recorded name."""
+        """Return the part for an item of a list. A text is named by its number, a live object by its recorded name."""
         if isinstance(item, dict):
             part = self._recorded(item.get(PLAIN), path)
             if not part.wanted and isinstance(part.value, list) and (gone := _gone(part.value)):
@@ -206,7 +206,7 @@ class Rebuild:
         return self.live((*path[:-1], str(item)), item, name)
 
     def _model(self, part: Part, models: object) -> Part:
-        """Return a live part. A model fills it if the record has its settings and the environment has its key."""
+        """Return a live part. A model is filled in if the record has its settings and the environment has its key."""
         settings = models.get(part.path[-1]) if isinstance(models, dict) else None
         if isinstance(settings, dict) and MASK not in str(settings):
             part.value = LLM.of_settings(settings) or _UNSET
@@ -214,7 +214,7 @@ class Rebuild:
 
     def _checkpoint(self, facts: JsonObject, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
         config, known = self.found.config, dict[str, object]()
-        if len(path) == 1:  # of the root definition: the run resumes in the store where it was found
+        if len(path) == 1:  # the root's setting is not needed: the run resumes in the store where it was found
             known = {"location": config.location, "provider": config.provider}
             known |= {} if config.redact is None else {"redact": config.redact}
         return self.draft(facts, CheckpointConfig, path, OF_THE_STORE - known.keys(), **known)
@@ -224,7 +224,7 @@ class Rebuild:
         return part
 
     def settle(self, bind: Bind) -> None:
-        """Fill in the objects that the caller passed. A key of `bind` is the path of a part, or its last word.
+        """Fill in the objects that the caller passed. A key of `bind` is the path of a part, or the path's last word.
 
         Raises BindMissing listing every live part that was not passed, ConfigError for a key that fills nothing.
         """
@@ -235,7 +235,7 @@ class Rebuild:
                 f"bind is {bind!r}; wanted a dict of names to live objects, such as {{'llm': ...}}, or a list of tools"
             )
         chosen = {key: self._parts_named(key) for key in bind or {}}
-        for exact in (False, True):  # a complete path wins over a last word
+        for exact in (False, True):  # a complete path takes precedence over a last word
             for key, parts in chosen.items():
                 for part in parts:
                     if part.name == key or not exact:
@@ -260,7 +260,7 @@ class Rebuild:
 
 
 def _gone(paths: list[Any]) -> str:
-    """Return the first of the recorded files of a source of knowledge that is not there any more; "" if all are."""
+    """Return the first of the recorded files of a source of knowledge that no longer exists; "" if all exist."""
     try:
         for path in paths:
             files.located(str(path))
@@ -323,7 +323,7 @@ Field = Part | list[Part] | Draft[Any]
 
 
 def _is_of_the_caller(cls: type[Described]) -> bool:
-    """Return whether a class was derived by the caller, rather than by crewlite."""
+    """Return whether a class was defined by the user, not by crewlite."""
     return not {Described, Definition}.intersection(cls.__bases__)
 
 
@@ -336,7 +336,7 @@ def _filled(field: Field) -> Any:
 
 
 def _check_tool_names(parts: list[Part], tools: tuple[object, ...]) -> None:
-    """Raise ConfigError for a tool whose name is not the recorded one, by which the model and the record know it."""
+    """Raise ConfigError for a tool that has not the recorded name, by which the model and the record identify it."""
     for part, item in zip(parts, tools, strict=True):
         if isinstance(item, BaseTool) and item.name != part.path[-1] and MASK not in part.name:
             raise ConfigError(

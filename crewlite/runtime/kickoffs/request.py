@@ -63,7 +63,7 @@ def kickoff_options(
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a function, which takes the options of a kickoff by `**`, raise UnknownOption for any other keyword.
 
-    `instead`: hints about those that other functions take. Settings of checkpoints have one.
+    `instead`: hints about options of other functions. Settings of checkpoints have one already.
     """
     settings = {
         name: f"it is a setting: checkpoint=CheckpointConfig({name}=...)" for name in CheckpointConfig.model_fields
@@ -83,7 +83,7 @@ class Progress:
     how_to_go_on: Callable[[], str] | None = None
     """Returns advice on how to resume, for callers that did not kick off from Python; None for the usual advice."""
     known: queue.SimpleQueue[None] | None = None
-    """Receives an item once the run has begun or was resumed; None if nobody waits for that."""
+    """Receives an item once the run has begun or was resumed; None if the caller does not wait for that."""
     journal: Journal | None = None
     """The run's journal, from the beginning of the kickoff until the run releases its branch."""
     paid: Usage = NO_USAGE
@@ -91,12 +91,13 @@ class Progress:
     durability: Durability = "off"
     """How reliably the result was saved."""
     outcome: Any = None
-    """The outcome of the root step once it has ended; of a flow of methods that failed, what it has left; else None."""
+    """The outcome of the root step once it has ended; of a failed flow of methods, its last state and feedback; else
+    None."""
     again: tuple[str, ...] = ()
     """If the user's code failed after a step that answered from the record: the arguments of `crewlite checkpoint fork
-    REF` that run this step again."""
+    REF` for running this step again."""
     found_again: bool = False
-    """Whether the same kickoff, made again, continues the run: it names the run, or a search finds it."""
+    """Whether an equal kickoff would continue the run, as it names the run or a search finds it."""
     cancelled: bool = False
     """Whether the caller has asked to cancel the run."""
     target: Located | None = None
@@ -108,7 +109,7 @@ class Progress:
     finished_steps: int | None = None
     """The number of finished steps that the next kickoff reuses, set when the run releases its branch."""
     unsettled: Mapping[str, int] = field(default_factory=dict)
-    """The calls that the next kickoff stops at with InDoubt, and how often they were begun, set when the run releases
+    """The calls at which the next kickoff stops with InDoubt, and how often each was begun; set when the run releases
     its branch."""
 
     @property
@@ -185,12 +186,12 @@ class Request:
     state_id: str = field(default="", kw_only=True)
     """The id of the state with which the run goes on; "" without `@persist`."""
     found: Literal["free", "unfinished", "finished"] | None = field(default=None, kw_only=True)
-    """The state of the run that the definition has found by the inputs; "free": there was none of this name. None: the
+    """The state of the run that the definition found by the inputs; "free" if no run had this name; None if the
     definition did not search."""
     turns: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    """What a new run records: the runs of the turns of its state, by the digests of their operations."""
+    """For a new run to record: the run ids of the turns of its state, by the digests of their operation ids."""
     preset: frozenset[str] = field(default=frozenset(), kw_only=True)
-    """The inputs that the definition brings itself, and the caller does not."""
+    """The names of the inputs that the definition itself gives, and not the caller."""
     attempts: Mapping[str, int] = field(default_factory=dict, init=False)
     """The addresses in `rerun`, each with the number of the attempt that it names."""
 

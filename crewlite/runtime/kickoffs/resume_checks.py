@@ -1,4 +1,4 @@
-"""Check a kickoff of a recorded run, and tell what it goes on with, alike for the kickoff and for its preview.
+"""Check a kickoff of a recorded run and find what it continues with. Kickoffs and previews share this.
 
 Whatever can prevent the kickoff is raised here, before anything is written or paid.
 """
@@ -28,20 +28,20 @@ from crewlite.state.reading.located import Located
 
 
 class Resumed(NamedTuple):
-    """What a kickoff goes on with."""
+    """What a kickoff continues with."""
 
     inputs: dict[str, Any]
     parts: CommitParts
     """What the first commit records: inputs, answers, approvals and a definition that are new."""
     drifted: tuple[Drifted, ...] | None = None
-    """If the stored result is returned: the steps that keep their answers though their questions have changed (mostly
-    none). None if the run goes on."""
+    """If the stored result is returned: the steps whose answers it keeps though their questions have changed, mostly
+    none. None if the run goes on."""
 
 
 async def check_resume(
     root: Root[Any], request: Request, journal: Journal, found: Located, config: CheckpointConfig
 ) -> Resumed:
-    """Check a kickoff of the run in `journal`, and return what it goes on with. `found`: the place that it names.
+    """Check a kickoff of the run in `journal`, and return what it continues with. `found`: the place that it names.
 
     Raises what `inputs_of`, `kept_result`, `answers_given` and the checks called here raise.
     """

@@ -47,7 +47,7 @@ from crewlite.texts.secrets import Secrets
 if TYPE_CHECKING:
     from crewlite.state.reading import locate
     from crewlite.state.verbs import fork
-else:  # only for `restore_from`, and for what a refused resume is told
+else:  # only for `restore_from`, and for errors of refused resumes
     locate, fork = lazy("crewlite.state.reading.locate"), lazy("crewlite.state.verbs.fork")
 
 
@@ -71,8 +71,8 @@ def newest_unfinished(
 ) -> Located | None:
     """Return the newest run of this definition with these inputs that has no result yet; None if there is none.
 
-    Forks and the run ids in `passed` are skipped. Reads the journals of this definition's runs without a result,
-    newest first, up to the one found. A damaged run is skipped with a warning. Raises StoreError if one cannot be read
+    Forks and the run ids in `passed` are skipped. Reads the journals of this definition's runs without a result, newest
+    first, up to the one found. A damaged run is skipped with a warning. Raises StoreError for one that cannot be read
     at the moment.
     """
     provider = provider_for(config.location, config.provider)
@@ -85,7 +85,7 @@ def newest_unfinished(
         over = known_ends(store, mine)
         others = (one for key, one in mine.items() if over.get(key) != "finished")
         read = each_readable(others, lambda info: recorded(store, info.run_id, info.branch), JournalCorrupt)
-        for record in read:  # one that is only unreadable now ends it: a new run would pay anew for what it holds
+        for record in read:  # StoreError for one ends this: a new run would pay again for what that one holds
             if not record.finished and not root.changed_inputs(record.run, wanted):
                 return Located(provider, config.location, record.run["run_id"], record.run["branch"])
     return None
@@ -112,7 +112,7 @@ def masked(journal: Journal, inputs: Mapping[str, Any]) -> tuple[dict[str, Any],
         return {name: copied_apart(value) for name, value in inputs.items()}, {}
     known = journal.secrets.mask_data(coded)
     if known == coded:
-        return {name: copied(value) for name, value in inputs.items()}, coded  # the caller may change its objects
+        return {name: copied(value) for name, value in inputs.items()}, coded  # the caller may change its own
     journal.warn("The inputs held a configured secret, which was masked")
     return with_secrets(inputs, known), known
 
@@ -130,7 +130,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
     if operation and record.run.get("turns", {}).get(operation) != journal.run_id:
         raise _inputs_changed(root, request, journal, ["operation_id"])
     forked = bool(record.run.get("base"))
-    asked = request.inputs_of_caller if forked else request.inputs  # a fork keeps its own
+    asked = request.inputs_of_caller if forked else request.inputs  # a fork has its own preset inputs
     if asked is None:
         root.find_turn(record, None)
         root.check_recorded(inputs, journal.run_id)
@@ -166,15 +166,15 @@ def _inputs_changed(
 def check_of_run_at_work(root: Root[Any], request: Request, secrets: Secrets, found: Located, record: Record) -> None:
     """Raise the error that `inputs_of` would raise once a running run has ended: mostly InputsChanged.
 
-    Does nothing in two cases. A conversation takes further messages once it has answered the present ones. A kickoff
-    that asks for another turn of a state than the running one begins the next turn then.
+    Does nothing in two cases: for a conversation, which takes further messages once it has answered the present ones;
+    and for a kickoff that asks for another turn of a state than the running one, which begins the next turn then.
     """
     if request.inputs is not None and not kinds.of(root.kind).takes_messages:
         is_same_turn(root, request, Journal(found.run_id, found.branch, record, secrets))
 
 
 def is_same_turn(root: Root[Any], request: Request, journal: Journal) -> bool:
-    """Return whether the run is the one that a kickoff asks for, and no other turn of its state.
+    """Return whether the run is the one that a kickoff asks for, and not another turn of its state.
 
     Raises what `inputs_of` does.
     """
@@ -223,7 +223,7 @@ def check_definition(root: Root[Any], record: Record, inputs: dict[str, Any], ma
 def drift_of_result(
     root: Root[Any], record: Record, inputs: dict[str, Any], on_drift: OnDrift | None, mask: Callable[[str], str]
 ) -> tuple[Drifted, ...] | None:
-    """Return the drifted steps that the stored result keeps; None if the run is to go on. For no conversation.
+    """Return the drifted steps that the stored result keeps; None if the run is to go on. Not for conversations.
 
     Raises what `kept_result` raises.
     """
@@ -244,7 +244,7 @@ def drift_of_result(
 def _drift_of_answer(
     root: Root[Any], journal: Journal, inputs: dict[str, Any], config: CheckpointConfig
 ) -> tuple[Drifted, ...]:
-    """Return the steps in an earlier answer of the run that keep their answers though their questions have changed.
+    """Return the steps in an earlier answer of a conversation that keep their answers though their questions changed.
 
     Raises QuestionsChanged if they must not be kept.
     """
@@ -276,7 +276,7 @@ def warn_stored(root: Root[Any], record: Record, located: Located, journal: Jour
 
 
 def check_newest(root: Root[Any], record: Record, located: Located) -> None:
-    """Raise CheckpointIsBehind if a checkpoint is newer than the named one, RefError if a rewind abandoned that one."""
+    """Raise CheckpointIsBehind if the named checkpoint is not the newest, RefError if a rewind abandoned it."""
     newest = record.checkpoints.newest
     if _is_abandoned(record, located):
         name = f"{located.run_id}/{located.branch}"
@@ -303,7 +303,8 @@ def _after(record: Record, located: Located) -> list[str]:
 def check_variant(root: Root[Any], request: Request, journal: Journal) -> None:
     """Raise ConfigError for a kickoff that would change the result of a variant of a study.
 
-    That is one that continues a finished variant, or an unfinished one with another definition than it began with.
+    That is a kickoff that continues a finished variant, or an unfinished one with another definition than it began
+    with.
     """
     if request.of_study or not journal.branch.startswith(STUDIES):
         return
@@ -329,7 +330,7 @@ def definition_now(root: Root[Any], journal: Journal) -> CommitParts:
 
 
 def facts_now(root: Root[Any], journal: Journal) -> dict[str, Any]:
-    """Return the facts to record of the definition as it is now, with secrets masked."""
+    """Return the facts of the definition as it is now, to be recorded, with secrets masked."""
     record = journal.record
     facts = root.facts_now(record.run, frozenset(record.outcomes)) if record.seq else root.facts()
     return cast("dict[str, Any]", journal.secrets.mask_data(facts))
@@ -340,7 +341,7 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
 
     `kind`: the kind of the run.
 
-    That is no error, as a program that is started again passes the same steps, which have finished since. Raises
+    They are no error, as a program that is started again passes the same steps, which have finished since. Raises
     RefError for an address that is neither a call in doubt nor a step that has failed or finished, and for an attempt
     at a call that was not made.
     """
@@ -351,7 +352,7 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
             candidates = [*sorted(known), *filter(None, record.outcomes)]
             raise no_step(address, problem, record, candidates)
-        of_finished = attempt if record.intents.get(address) == "once" else 1  # whose attempts are not counted any more
+        of_finished = attempt if record.intents.get(address) == "once" else 1  # their attempts are not counted
         if (times := record.begun_once.get(address, of_finished)) < attempt:
             raise not_made(address, attempt, times)
     if done := sorted(at for at in rerun if at not in known or record.finished or record.is_inside(at)):
@@ -365,6 +366,6 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
 
 
 def not_made(address: str, attempt: int, times: int) -> RefError:
-    """Return the error of a rerun that names another attempt at a call than the last one. `times`: how often begun."""
+    """Return the error of a rerun that names an attempt at a call that was not made. `times`: how many were made."""
     problem = f"names attempt {attempt} at a call that was begun {'once' if times == 1 else f'{times} times'}"
     return RefError(nth_attempt(address, attempt), problem, [nth_attempt(address, times)])

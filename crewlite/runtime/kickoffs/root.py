@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class RootSource(Protocol):
-    """What a root takes from its definition, whatever that is."""
+    """What a root needs of its definition, of whatever kind."""
 
     run_kind: ClassVar[Kind]
 
@@ -61,22 +61,22 @@ class Root(ABC, Generic[T]):
     never_emitted: frozenset[str] = frozenset()
     """Events that a run of this kind never emits."""
     waits: ClassVar[type[FlowPausedEvent] | None] = None
-    """The event of a run that waits for people."""
+    """The class of the event that a run waits for people."""
     default_name: ClassVar[str] = ""
     """The name of a definition whose author gave it none."""
     strict_replay: ClassVar[bool] = False
-    """Whether the steps follow from the inputs alone."""
+    """As `Step.strict_replay` of the root step."""
 
     address: str = ""
     """The address of the step whose outcome the kickoff returns: "" for the root step, or that of an earlier answer."""
     asks_people: bool = False
-    """Whether it is certain before the run that people will be asked."""
+    """Whether people are sure to be asked."""
     asks_approval: bool = False
     """Whether the definition has tools whose calls people have to approve."""
     verbose: bool = False
     """Whether any definition in the run wants its progress shown."""
     classes: Collection[type] = ()
-    """The classes that the definition itself names, for the decoding of its inputs."""
+    """The classes that the definition itself names, for decoding its inputs."""
     parts: Collection[Definition] = ()
     """The definitions that the kickoff relies on: their fields cannot be set until it has ended."""
     log_file: str | None = None
@@ -87,7 +87,7 @@ class Root(ABC, Generic[T]):
         self.kind, self.name, self.identity = definition.run_kind.name, definition.run_name, definition.identity()
         self.setting, self.inner = definition.checkpoint, definition.inner_settings()
         self.secret_sources = definition.secret_sources()
-        self.progress = Progress()  # that of its kickoff, which sets it
+        self.progress = Progress()  # replaced by the progress of the kickoff
 
     def again(self) -> Self:
         """Return a root for another kickoff, with what follows from the definition alone, and the same secrets."""
@@ -125,13 +125,13 @@ class Root(ABC, Generic[T]):
         """
 
     def defaults(self) -> JsonObject:
-        """Return the encoded values that inputs have if they are left out, by name. A run records them in its facts."""
+        """Return the encoded values that omitted inputs have, by name. A run records them in its facts."""
         return {}
 
     def changed_inputs(self, run: RunStart, given: JsonObject) -> list[str]:
-        """Return the names of the inputs, encoded in `given`, that have other values than in the run.
+        """Return the names of the inputs, encoded in `given`, that differ from the run's inputs.
 
-        An input that is left out has its default: in the run, the one that it had when the run began.
+        For an omitted input, the run's value is the default that the input had when the run began.
         """
         then, now = {**run["definition"].get("defaults", {}), **run["inputs"]}, {**self.defaults(), **given}
 
@@ -141,7 +141,7 @@ class Root(ABC, Generic[T]):
         return sorted(filter(differs, {*run["inputs"], *given}))
 
     def check_recorded(self, inputs: Mapping[str, Any], run_id: str) -> None:
-        """Check the recorded inputs of a run in the same way. A ConfigError says that they come from the record."""
+        """Do as `check` for the recorded inputs of a run. A ConfigError says that they come from the record."""
         try:
             self.check(inputs)
         except ConfigError as error:
@@ -151,11 +151,11 @@ class Root(ABC, Generic[T]):
             ) from None
 
     def with_own_inputs(self, request: Request) -> Request:
-        """Return the request with the inputs that the definition brings itself."""
+        """Return the request with the inputs that the definition itself gives."""
         return request
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
-        """Return a function that finds the run which the inputs name, and returns the request for that run; or None."""
+        """Return a function that finds the run which the inputs name and returns the request for it; else None."""
         return None
 
     @abstractmethod
@@ -178,7 +178,7 @@ class Root(ABC, Generic[T]):
         return True
 
     def fork_inputs(self, record: Record, recorded: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the inputs of a fork's kickoff, from its record, the recorded inputs and the newly given ones."""
+        """Return the inputs for the kickoff of a fork: the `recorded` ones, changed by those `given` to the kickoff."""
         return {**recorded, **given}
 
     def find_turn(self, record: Record, given: Json | None) -> CommitParts | None:
@@ -190,6 +190,6 @@ class Root(ABC, Generic[T]):
         return None
 
     def facts_now(self, run: RunStart, finished: frozenset[str]) -> JsonObject:
-        """Return the definition to record for a resumed run in which the steps in `finished` have outcomes."""
+        """Return the definition to record for a resumed run. `finished`: the steps that have outcomes."""
         definition: JsonObject = run["definition"]
         return definition

@@ -58,7 +58,7 @@ class Runnable(ABC, Generic[R]):
     run_verb: ClassVar[str] = "kickoff"
     """The blocking verb that users call to run it."""
 
-    if TYPE_CHECKING:  # pydantic would take it for the first field of every definition
+    if TYPE_CHECKING:  # to pydantic it would be the first field of every definition
         checkpoint: CheckpointConfig | bool | None
         """Where and when runs of the definition are saved."""
 
@@ -109,7 +109,7 @@ class Runnable(ABC, Generic[R]):
         return (self,)
 
     def required_inputs(self) -> Iterable[str]:
-        """Return the names of inputs without which no run can begin, as far as they are known before."""
+        """Return the names of the inputs that a run needs to begin, as far as they are known before."""
         return ()
 
     def input_types(self) -> Mapping[str, Any]:
@@ -327,7 +327,7 @@ class Runnable(ABC, Generic[R]):
         return cls.rebuilt(config, bind)
 
     def check_edit(self, record: Record, address: str, value: Json) -> None:
-        """Raise ConfigError if the definition cannot use `value`, recorded, as the outcome of a step of this run."""
+        """Raise ConfigError if the definition cannot use `value`, as recorded, as the outcome of a step of this run."""
 
     def as_field(self, record: Record, name: str, value: Any) -> Any:
         """Return a value as a field of the state of this run takes it. Raises ConfigError if it does not fit."""
@@ -345,7 +345,7 @@ class Runnable(ABC, Generic[R]):
     def with_checkpoint(self, setting: CheckpointConfig | bool) -> Self:
         """Return a copy with this checkpoint setting."""
         other = copy.copy(self)
-        vars(other)["checkpoint"] = setting  # also where fields are frozen: nobody else has the copy yet
+        vars(other)["checkpoint"] = setting  # works for frozen fields; nobody else has the copy yet
         return other
 
     def with_model(self, llm: Any) -> Self:
@@ -356,7 +356,7 @@ class Runnable(ABC, Generic[R]):
         )
 
     def with_prompts(self, prompts: Mapping[str, str]) -> Self:
-        """Return a copy with these texts, by path. Raises ConfigError for a path that it does not have."""
+        """Return a copy with these texts, by path. Raises ConfigError for a path without a prompt."""
         raise ConfigError(
             f"The prompts of {self.run_kind} {self.run_name!r} are in its code, so they cannot be set by path: pass "
             f"another definition, or edits"
@@ -372,7 +372,7 @@ class Runnable(ABC, Generic[R]):
         return digest([self.run_kind.name, self.run_name, *self.known_by()])
 
     def known_by(self) -> Iterable[str]:
-        """Return texts that tell this definition from others of the same kind and name."""
+        """Return texts that distinguish this definition from others of the same kind and name."""
         return ()
 
     def __init_subclass__(cls, **more: Any) -> None:

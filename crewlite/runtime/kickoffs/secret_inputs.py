@@ -1,7 +1,7 @@
-"""Inputs that hold a SecretStr or SecretBytes: the record has a mask in the place of each.
+"""Inputs that hold a SecretStr or SecretBytes: the record has a mask in the place of each secret.
 
-So no run can be found by such inputs, as the mask is the same for all secrets, and a resume cannot take them from the
-record. They are a means, not part of the question: another token may be passed on a resume.
+The mask is the same for all secrets, so no run can be found by such inputs, and a resume cannot take them from the
+record. They are not part of any question: a resume may be given another secret, such as a newer token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def holding_secrets(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_to_find_by(inputs: Mapping[str, Any], how: str) -> None:
-    """Raise ConfigError if an input by which runs are told apart holds a secret. `how`: what tells them apart."""
+    """Raise ConfigError if an input that identifies runs holds a secret. `how`: the option for which it does."""
     if names := holding_secrets(inputs):
         raise ConfigError(
             f"{how} finds a run by its inputs, but the input {', '.join(names)} holds a secret. Secrets are never "
@@ -39,25 +39,25 @@ def names_of_masked(recorded: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_masked(journal: Journal, given: Mapping[str, Any] | None) -> None:
-    """Raise ConfigError if a run would take an input from its record that held a secret."""
+    """Raise ConfigError if a run would have to take an input that held a secret from its record."""
     if names := [name for name in names_of_masked(journal.record.run["inputs"]) if name not in (given or ())]:
         run_id, branch = journal.run_id, journal.branch
         raise ConfigError(
             f"The input {', '.join(names)} of run {branch_ref(run_id, branch)!r} holds a secret, which is never "
             f"recorded: the record has a mask in its place. Pass all inputs again with "
-            f"{to_resume(run_id, branch)}; the secret may be another one"
+            f"{to_resume(run_id, branch)}. A new secret may replace the old one"
         )
 
 
 def learn(journal: Journal, inputs: Mapping[str, Any]) -> None:
-    """Have the run mask the secrets among its inputs wherever else they occur."""
+    """Have the run mask the secrets in its inputs wherever else they occur."""
     if found := holding_secrets(inputs):
         journal.passed = Secrets().knowing(*found.values())
         journal.learn(*found.values())
 
 
 def with_secrets(inputs: Mapping[str, Any], masked: Any) -> dict[str, Any]:
-    """Return the inputs for the program: decoded from `masked`, except secret values, which are those given.
+    """Return the inputs for the program: decoded from `masked`, with the secret values from `inputs`.
 
     Raises ConfigError for an input that holds both a secret value, such as a SecretStr, and the text of a configured
     secret: it can be neither recorded nor decoded.

@@ -27,7 +27,7 @@ _refusal: contextvars.ContextVar[str | None] = contextvars.ContextVar("crewlite_
 
 @contextlib.contextmanager
 def refused(why: str) -> Iterator[None]:
-    """Make every kickoff inside the block raise a ConfigError with the message `why`."""
+    """Have every kickoff inside the block raise a ConfigError with the message `why`."""
     token = _refusal.set(why)
     try:
         yield
@@ -42,7 +42,8 @@ class Storage:
     config: CheckpointConfig | None
     """The run's one store; None keeps the record in memory."""
     own: CheckpointConfig | None
-    """The configuration that the definitions give, before the kickoff overrides it; None if none of them gives one."""
+    """The configuration given by the definitions, without what the kickoff overrides; None if none of them gives
+    one."""
     setting: Setting
     """The checkpoint setting of the root."""
 
@@ -64,7 +65,7 @@ def storage_of(root: Root[Any], request: Request) -> Storage:
     if config is None and (request.run_id is not None or request.operation_id is not None or request.resume):
         named = f"operation_id={request.operation_id!r}" if request.run_id is None else f"run_id={request.run_id!r}"
         wish = "resume=True looks for" if request.resume else f"{named} names"
-        owner = kinds.CREW if kinds.of(root.kind) is kinds.TRIAL else root.kind  # a trial is stored as its crew is
+        owner = kinds.CREW if kinds.of(root.kind) is kinds.TRIAL else root.kind  # a trial is stored like its crew
         raise ConfigError(
             f"{wish} a recorded run, but this {owner} has no store to record runs in: give it checkpoint=True"
         )
@@ -75,7 +76,7 @@ def storage_of(root: Root[Any], request: Request) -> Storage:
             "on_events: %s is never emitted in a run of %s %r and creates no checkpoint", events, root.kind, root.name
         )
     asks_approval = root.asks_approval and not request.auto_approve
-    unheard = asks_approval or (root.asks_people and not piped())  # a pipe answers questions, and approves nothing
+    unheard = asks_approval or (root.asks_people and not piped())  # a pipe may answer questions, not approve calls
     if unheard and config is None and not request.answers and not terminal():
         instead = "" if root.asks_people else ", or kick off with auto_approve=True"
         raise ConfigError(
@@ -107,7 +108,7 @@ async def continued(root: Root[Any], request: Request) -> Request:
 
 
 def _check_options(request: Request) -> None:
-    """Raise ConfigError for options with which a kickoff cannot say which run it means, where its inputs name none."""
+    """Raise ConfigError for options that need a run to be named, if the inputs name none."""
     if request.operation_id is not None:
         raise ConfigError(
             f"operation_id={request.operation_id!r} names a turn of a state: give the flow @persist, and inputs an "
@@ -136,7 +137,7 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
         own = setting.model_fields_set - _OF_EACH
         if differing := [name for name in sorted(own) if _differs(name, setting, config)]:
             says, has = (_written(differing, one) for one in (setting, config))
-            another = "another " if says == has else ""  # two objects of one class
+            another = "another " if says == has else ""  # two objects that look the same
             raise ConfigError(
                 f"An inner definition sets {another}{says}, but the run has {has}. A run has one store and is stored "
                 f"in one way: set {', '.join(differing)} on the outermost definition only. An inner definition may set "
@@ -145,7 +146,7 @@ def check_one_store(settings: Iterable[Setting], config: CheckpointConfig | None
 
 
 def _differs(name: str, setting: CheckpointConfig, config: CheckpointConfig) -> bool:
-    """Return whether a field differs in meaning. Two ways to write a location mean the same."""
+    """Return whether a field differs. Two spellings of one location are the same."""
     one, other = getattr(setting, name), getattr(config, name)
     if one == other or name not in ("location", "provider"):
         return bool(one != other)

@@ -33,12 +33,12 @@ T = TypeVar("T")
 class RunStream(Generic[R]):
     """Iterates over the events of a run, with `for` or `async for`, until the run ends; then raises the run's error.
 
-    `result` is the run's result. Each event is given once: whoever reads on after a `break` gets the rest, and reading
-    beside another reader, or again after the end, raises ConfigError. As a context manager (in a coroutine: `async
-    with`), the stream cancels a run that has not ended when the block does, and waits until it has released its branch.
+    `result` is the run's result. Each event is given once: a reader after a `break` gets the rest. To read beside
+    another reader, or again after the end, raises ConfigError. As a context manager (in a coroutine: `async with`), the
+    stream cancels a run that has not ended when the block ends, and waits until it has released its branch.
 
     Ctrl-C in blocking code that reads the stream ends the run and prints how to go on, as it does in `kickoff`; so does
-    any other error that a handler of signals raises there.
+    any other error that a signal handler raises there.
     """
 
     def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
@@ -73,7 +73,7 @@ class RunStream(Generic[R]):
     def text(self) -> Iterator[str]:
         """Yield what the agents say: pieces if a model streams (`LLM(..., stream=True)`), else complete replies.
 
-        Replies of models about the work are left out: plans, evaluations of steps, verdicts of guardrails, summaries.
+        Replies about the work are left out: plans, evaluations of steps, verdicts of guardrails, summaries.
         """
         return _Reader(self, self._text_in)
 
@@ -86,7 +86,7 @@ class RunStream(Generic[R]):
         self.handle.cancel()
 
     def __enter__(self) -> Self:
-        if background.running_loop():  # where leaving could not wait
+        if background.running_loop():  # here `__exit__` could not wait
             self.cancel()
             raise OnLoopThread("with stream", "write `async with crew.stream(...) as stream`")
         return self
@@ -97,7 +97,7 @@ class RunStream(Generic[R]):
             self._cut_short(error)
         elif self.handle.at_work:
             self.cancel()
-            with contextlib.suppress(Exception):  # the block has ended: nobody wants the result
+            with contextlib.suppress(Exception):  # the block has ended, and needs no result
                 self.handle.result()
 
     async def __aenter__(self) -> Self:
@@ -116,7 +116,7 @@ class RunStream(Generic[R]):
         try:
             yield
         except BaseException as error:
-            self._unread.release()  # the traceback holds the reader, beside which the program may read on
+            self._unread.release()  # else the reader, in the traceback, would bar the next one
             self._cut_short(error)
             raise
 
@@ -136,7 +136,7 @@ class RunStream(Generic[R]):
 
 
 class _Reader(Generic[T]):
-    """One pass over a stream. No generator: an asynchronous one that is left early ends only some time later."""
+    """One pass over a stream. It is no generator, because an async one ends late if its reader leaves early."""
 
     def __init__(self, stream: RunStream[Any], take_from: Callable[[BaseEvent], T | None]) -> None:
         self._stream, self._take_from, self._ended = stream, take_from, False
@@ -208,7 +208,7 @@ class _UnreadEvents:
         """Whether a reader was told that no more events will come."""
 
     def give_to(self, reader: object) -> str:
-        """Note who reads. Returns why this reader may not, such as "is being read"; "" if it may."""
+        """Make `reader` the only reader. Returns "", or why it may not read, such as "is being read"."""
         with self._lock:
             other = self._reader() if self._reader else None
             if self.is_read or other not in (None, reader):
@@ -217,7 +217,7 @@ class _UnreadEvents:
         return ""
 
     def release(self) -> None:
-        """Let another reader read on."""
+        """Let another reader continue."""
         self._reader = None
 
     def put(self, event: BaseEvent) -> None:
@@ -241,7 +241,7 @@ class _UnreadEvents:
             background.next_of(more)
 
     async def atake(self) -> BaseEvent | None:
-        """Return what `take` does, without blocking the event loop."""
+        """Do as `take`, without blocking the event loop."""
         while True:
             more = asyncio.Event()
             found, over = self._next(partial(_call_soon, asyncio.get_running_loop(), more.set))

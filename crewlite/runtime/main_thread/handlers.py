@@ -1,7 +1,7 @@
-"""The process's signal handlers, and the main thread that installs them: Python allows this in no other thread.
+"""The process's signal handlers. Only the main thread can install them: Python allows it in no other thread.
 
-crewlite's handlers are installed only while a run listens; afterwards the program's own are restored. A handler does
-as little as possible, because it interrupts the main thread anywhere: it notifies each listener on its run's loop.
+crewlite's handlers are installed only while a run listens; afterwards the program's own are restored. A handler does as
+little as possible, because it interrupts the main thread anywhere: it notifies each listener on its run's loop.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ GRACE = 2.0  # seconds that an interrupted run has to close its journal
 
 @dataclass(slots=True)
 class _Ending:
-    """How far the end of runs by a signal has come. Only the main thread changes it."""
+    """The state of the end of runs by a signal. Only the main thread changes it."""
 
-    signal: str = ""  # that is ending runs: a further one ends the process without waiting
-    telling: bool = False  # the handler of that signal is at work: a further one waits until it has told all listeners
-    further: str = ""  # the signal that came meanwhile
+    signal: str = ""  # the signal that is ending runs: a further one ends the process without waiting
+    telling: bool = False  # its handler is running: a further signal waits until all listeners are notified
+    further: str = ""  # a signal that came while the handler ran
 
 
 @dataclass(slots=True)
 class _Stop:
-    """How far a stop of the process by SIGTSTP has come. Only the main thread changes it."""
+    """The state of a stop of the process by SIGTSTP. Only the main thread changes it."""
 
-    is_reported: bool = False  # runs are recording the signal: a further one stops the process without waiting
-    handler: Any = None  # of SIGTSTP, which is put back as soon as the stopped process is continued
+    is_reported: bool = False  # whether runs are recording the signal: a further one stops the process without waiting
+    handler: Any = None  # the handler to restore as soon as the stopped process is continued
 
 
-_listeners: tuple[SignalListener, ...] = ()  # never changed in place: a handler may look at it at any moment
-_on_main_thread: list[BlockingCall] = []  # where the main thread waits, the innermost last
+_listeners: tuple[SignalListener, ...] = ()  # replaced, never changed: a handler may read it at any moment
+_on_main_thread: list[BlockingCall] = []  # the main thread's nested waits, the innermost last
 _before: dict[str, Any] = {}  # the handlers that were installed before crewlite's
 _ending = _Ending()
 _stop = _Stop()
@@ -86,8 +86,7 @@ def listeners() -> tuple[SignalListener, ...]:
 def may_handle(name: str) -> bool:
     """Return whether crewlite may install its own handler for a signal, such as SIGTERM. Call it on the main thread.
 
-    It may not if the process ignores the signal, or if the handler was not installed by Python code: Python could not
-    put that one back.
+    Not if the process ignores the signal, or if its handler was not installed by Python code and so cannot be restored.
     """
     return signal.getsignal(signal.Signals[name]) not in (signal.SIG_IGN, None)
 
@@ -95,7 +94,7 @@ def may_handle(name: str) -> bool:
 def end_process(name: str) -> BaseException:
     """Call the program's own handler of a signal, and return the error to raise. Call it on the main thread.
 
-    The runs are closed by then. The error is SystemExit with the status that shells give to the signal. For SIGINT it
+    All runs are closed by then. The error is SystemExit with the status that shells give to the signal. For SIGINT it
     is KeyboardInterrupt, and no handler is called.
     """
     if name != "SIGINT":
@@ -127,7 +126,7 @@ class SignalListener(Protocol):
 
 
 class BlockingCall:
-    """A thread's wait in the sync bridge. The main thread installs signal handlers meanwhile, if a run asks for it."""
+    """A thread's wait in the sync bridge. Meanwhile the main thread installs signal handlers, if a run asks for it."""
 
     def __init__(self) -> None:
         self.serves = threading.current_thread() is threading.main_thread()
@@ -159,7 +158,7 @@ class BlockingCall:
         return result_of(future)
 
     def ask(self, act: Callable[[], None]) -> Future[None]:
-        """Have the waiting thread call `act`, unless it no longer waits. Callable from any thread.
+        """Have the waiting thread call `act`, unless it has stopped waiting. Callable from any thread.
 
         The future is done when the call has returned or raised.
         """
@@ -181,7 +180,7 @@ class BlockingCall:
         return done
 
     def end(self, name: str) -> None:
-        """Make `wait` raise the error that ends the process. To be called from a signal handler."""
+        """Make `wait` raise the error that ends the process. Called by a signal handler."""
         self._ended_by = name
 
         def act() -> None:
@@ -213,10 +212,10 @@ class BlockingCall:
             if listener.waiting is self:
                 leave(listener)
         _install()
-        _stop_process()  # a SIGTSTP that came as the run ended, which nobody makes this thread heed any more
+        _stop_process()  # for a SIGTSTP that came as the run ended and was not handled yet
         if self._ended_by:
             ending = end_process(self._ended_by)
-            if error is None:  # the signal came when the run had its result
+            if error is None:  # the signal came after the run had its result
                 raise ending
 
 
@@ -236,7 +235,7 @@ def _caught(number: int, frame: FrameType | None) -> None:
         signal.signal(number, _before.pop(name, signal.SIG_DFL))
         signal.raise_signal(number)
     elif name == "SIGCONT":
-        _put_handler_back()  # before anybody hears of this, and may stop the process again
+        _put_handler_back()  # before listeners are notified, who may stop the process again
         for listener in hearing:
             listener.report(name, lambda _: None)
         _pass_on(name)
@@ -265,7 +264,7 @@ def _end_runs(hearing: list[SignalListener], name: str) -> None:
             innermost.end(name)
     finally:
         _ending.telling = False
-    if _ending.further and not _on_main_thread:  # else the innermost call raises it
+    if _ending.further and not _on_main_thread:  # if there is a call, the innermost one raises it
         raise _exit(_ending.further)
 
 
@@ -298,7 +297,7 @@ def _stop_process() -> None:
 
 
 def _put_handler_back() -> None:
-    """Put back the handler of SIGTSTP with which the process was stopped. The handler of SIGCONT may have done so."""
+    """Restore the handler of SIGTSTP with which the process was stopped. The handler of SIGCONT may have done so."""
     if _stop.handler is not None:
         signal.signal(signal.Signals["SIGTSTP"], _stop.handler)
         _stop.handler = None
@@ -328,7 +327,7 @@ def _install() -> None:
         _before[name] = signal.signal(signal.Signals[name], _caught)
     for name in _before.keys() - asked:
         number = signal.Signals[name]
-        if signal.getsignal(number) is _caught:  # else the program has installed another handler meanwhile
+        if signal.getsignal(number) is _caught:  # not if the program has installed another handler meanwhile
             signal.signal(number, _before[name])
         del _before[name]
     if not _listeners and not _on_main_thread:

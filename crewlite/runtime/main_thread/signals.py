@@ -31,7 +31,7 @@ log = logger("crewlite.run")
 
 _TO_STOP = 1.0  # seconds of the grace period for cancelled steps
 PATIENCE = 30.0  # seconds that async event handlers have to finish when the run has ended
-_TO_HEAR = 0.5  # the same, if a signal has ended the run
+_TO_HEAR = 0.5  # as PATIENCE, for a run that a signal has ended
 _MEANING = {
     "SIGTERM": "asked to end",
     "SIGINT": "interrupted",
@@ -116,7 +116,7 @@ class Listener:
         print(f"\n{INTERRUPTED}{self._how_to_go_on()}", file=sys.stderr)
         others = [other.over for other in handlers.listeners() if other.ended_by and other.loop is self.loop]
         if others and not (await asyncio.wait(others, timeout=handlers.GRACE))[1]:
-            return  # the last one has ended the process
+            return  # the listener that ended last has ended the process
         end = handlers.end_process(self.ended_by)
         print_briefly(end)
         raise end from None

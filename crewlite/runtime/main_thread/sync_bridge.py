@@ -20,7 +20,7 @@ from crewlite.runtime.steps.keyed import to_another_loop
 from crewlite.system.steady_clock import steady
 from crewlite.texts.tracebacks import INTERRUPTED
 
-uncaught = lazy("crewlite.cli.uncaught")  # on the roof: how errors that end a program are printed
+uncaught = lazy("crewlite.cli.uncaught")  # on a higher floor: how errors that end a program are printed
 
 T = TypeVar("T")
 ENDING = (KeyboardInterrupt, SystemExit)
@@ -28,7 +28,7 @@ ENDING = (KeyboardInterrupt, SystemExit)
 
 
 class Cuttable:
-    """Work on an event loop that any thread can cut, also before it has begun."""
+    """Work on an event loop that any thread can cancel, even before it has begun."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -66,13 +66,13 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Awaitable[T]], how_to_go_
     raises.
     """
     check_may_block(verb, "" if kind is kinds.TRIAL else f"{kind}.a{verb}(...)")
-    background.loop()  # where it gets no thread, there is nothing to cut
+    background.loop()  # raises if it gets no thread: there is nothing to cut then
     cuttable = Cuttable()
     with BlockingCall() as waiting:
         try:
             return waiting.wait(to_another_loop().run(background.submit, cuttable.run(work)))
         except BaseException as error:
-            if isinstance(error, ENDING) or not cuttable.ended.is_set():  # else it is an error of the run
+            if isinstance(error, ENDING) or not cuttable.ended.is_set():  # otherwise the run itself raised the error
                 cut = partial(waiting.cut, cuttable.cut, ending=isinstance(error, ENDING))
                 cut_short(error, cut, cuttable.ended, how_to_go_on)
             raise
@@ -81,10 +81,10 @@ def run_sync(kind: Kind, verb: str, work: Callable[[], Awaitable[T]], how_to_go_
 def cut_short(
     error: BaseException, cut: Callable[[], object], ended: threading.Event, how_to_go_on: Callable[[], str]
 ) -> None:
-    """Cut a run because of the error that ended the wait for it; wait at most 2 seconds until the run has ended.
+    """Cancel a run because of the error that ended the wait for it; wait at most 2 seconds until the run has ended.
 
-    Then say how to go on: after Ctrl-C on stderr, else in a note to the error, as the program may catch it. A second
-    Ctrl-C, or another error raised by a handler of signals, does not wait.
+    Then say how to go on: after Ctrl-C on stderr, else in a note to the error, as the program may catch that. A second
+    Ctrl-C, or another error raised by a signal handler, ends the wait.
     """
     ending = isinstance(error, ENDING)
     second = (KeyboardInterrupt,) if ending else ()
@@ -103,16 +103,16 @@ def cut_short(
 
 
 def print_briefly(cuts: BaseException | None = None) -> None:
-    """Print errors of runs that end this program briefly, as `uncaught.install` says, if its module can be imported.
+    """Have Python print errors of runs that end this program briefly, as `uncaught.install` says, if possible.
 
-    A process that cannot open one more file keeps the error of the run, which Python prints.
+    In a process that cannot open one more file, `uncaught` cannot be imported, and Python prints the error as usual.
     """
     with contextlib.suppress(OSError, ImportError):
         uncaught.install(cuts)
 
 
 def check_may_block(verb: str, instead: str) -> None:
-    """Raise OnLoopThread if `verb` would block the loop it is called on: the background loop, or the enclosing run's.
+    """Raise OnLoopThread if `verb` would block the loop it is called on: the background loop, or that of its run.
 
     `instead`: the call to await there; "" if there is none.
     """

@@ -138,7 +138,7 @@ def _answered(frame: StepScope, asked: Question) -> bool:
 
 
 def _basis(frame: StepScope) -> Basis:
-    """Return the basis of the question that this frame asks."""
+    """Return the basis of the question for which this is the frame."""
     return frame.around.basis(frame.address) if frame.around else Basis()
 
 
@@ -149,7 +149,7 @@ async def _answer(frame: StepScope, asked: Question, name: str | None) -> Any:
     """
     run, address = frame.run, frame.address
     recorded = recorded_question(run.record, address, asked.digest, _basis(frame))
-    if recorded is None:  # nothing is recorded at this address, or another question
+    if recorded is None:  # nothing, or another question, is recorded at this address
         _warn_of_answer_to_another(frame, asked)
         recorded = await _record_question(frame, asked, name)
     if given := run.record.answer_to(recorded):
@@ -187,7 +187,7 @@ async def _given(frame: StepScope, asked: Question, answer: GivenAnswer) -> Any:
 
 
 async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion, left: float | None) -> Any:
-    """Return what a person types; `LATE` after `left` seconds, `_NOTHING` if the input ends or others answer."""
+    """Return what a person types; `LATE` after `left` seconds; `_NOTHING` if the input ends, or others answer."""
     record, ended = frame.run.record, list[str]()
 
     def over() -> str | None:
@@ -204,12 +204,12 @@ async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion
 
 
 def _warn_of_answer_to_another(frame: StepScope, asked: Question) -> None:
-    """Warn if a person has answered another question at this address, such as that of the base of a fork."""
+    """Warn if a person has answered another question at this address, such as a question on the base of a fork."""
     record = frame.run.record
     before = record.asked.get(frame.address)
     if before is None or before.get("digest") == asked.digest:
         return
-    if (answer := record.answer_to(before)) and not answer.get("ahead"):  # else it answers this question too
+    if (answer := record.answer_to(before)) and not answer.get("ahead"):  # given ahead, it is for this one too
         then = f"the answer to {frame.address} was given when it asked {before['question']!r}"
         frame.run.journal.warn(f"{then}. It asks something else now, so that answer does not count", frame.address)
 
@@ -259,7 +259,7 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
 
 @dataclass(slots=True)
 class _Voice:
-    """The events of a question to a person. Its start emits none: `_record_question` emits that, once."""
+    """The events of a question to a person. The step's start emits none: `_record_question` emits its event, once."""
 
     question: str
     events: QuestionEvents
@@ -284,4 +284,4 @@ class _Voice:
 
 
 _USUAL = QuestionEvents(ask)
-"""The events of a question that brings no events of its own."""
+"""The events of a question without `Question.events`."""

@@ -21,20 +21,20 @@ from crewlite.state.format.record import Record
 from crewlite.state.reading.fitting import misfit, typed
 
 LATE: Any = object()
-"""Takes the place of an answer that did not come in time."""
+"""The value instead of an answer that did not come in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionEvents:
-    """The events of a question, beside its text, the options and the answer."""
+    """What the events of a question contain besides its text, the options and the answer."""
 
     source: object
     requested: type[Any] = events.HumanFeedbackRequestedEvent
     received: type[Any] = events.HumanFeedbackReceivedEvent
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of both."""
+    """Further fields of both events."""
     shown: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of `requested`."""
+    """Further fields of the event `requested`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,8 @@ class Question:
     wider: tuple[Any, Callable[[Any], Any]] | None = None
     """For answers that `schema` does not accept: (their JSON schema, function that reads one or raises ValueError)."""
     check: Callable[[Any], object] | None = None
-    """Raises ValueError for an answer that fits and cannot be used. Recorded answers are checked only if edited."""
+    """Raises ValueError for an answer that fits the schema and cannot be used. A recorded answer is checked only if it
+    was edited."""
     is_approval: bool = False
     """Whether `auto_approve` answers the question with yes."""
     events: QuestionEvents | None = None
@@ -84,13 +85,13 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """The digest of text and schema, by which questions at the same address differ."""
+        """The digest of text and schema, which identifies the question at an address."""
         return codec.digest([self.text, self.asked_as])
 
     def read(self, answer: Any, address: str, *, recorded: bool = False) -> Any:
         """Validate an answer and return it as `schema` converts it. Raises AnswerRefused if it does not fit."""
         if not (recorded or self.wider) and (problem := misfit(answer, self.asked_as)):
-            raise AnswerRefused(address, problem)  # Python's types accept more: 1 or "off" for yes or no
+            raise AnswerRefused(address, problem)  # Python's types alone would accept 1 or "off" for yes or no
         try:
             value = self.adapter.validate_python(answer)
             if self.check and not recorded:
@@ -113,7 +114,7 @@ class Question:
         return answer
 
     def can_be_read(self) -> bool:
-        """Return whether stdin can give an answer now: from a person, or from a pipe if no call is to be allowed."""
+        """Return whether stdin can give an answer now: from a person, or from a pipe if the answer allows no call."""
         return terminal() or (piped() and not self.is_approval)
 
     def at_terminal(self, over: Over = lambda: None) -> Any:
@@ -143,7 +144,7 @@ def recorded_question(record: Record, address: str, digest: str, basis: Basis) -
 def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:
     """Return the answer that a person has given to this question; None if nobody has.
 
-    An answer that was given before the question was asked counts on any basis, a later one on its question's basis.
+    An answer given before its question was asked counts on any basis; a later one only on the basis of its question.
     """
     given = record.answers.get(address)
     if given and given.get("ahead"):

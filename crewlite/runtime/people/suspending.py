@@ -1,4 +1,4 @@
-"""Have a person choose the remedy for a failure. The run waits for the answer, which is recorded as any answer is.
+"""Have a person choose the remedy for a failure. The run waits for the answer, which is recorded like any answer.
 
 The question is recorded with the failure. A run that is resumed with the answer applies it to that failure. A run that
 is resumed without an answer tries the failed step again, which may work by now; another failure is another question.
@@ -35,7 +35,7 @@ _TOLD = "abort alone tells the model, abort with a reason ends the run"
 async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
     """Return the remedy that a person chooses, in the scope of the failed step.
 
-    Raises Suspended while nobody has answered, AnswerRefused for an answer that names no remedy, and ConfigError if
+    Raises Suspended until somebody has answered, AnswerRefused for an answer that names no remedy, and ConfigError if
     nobody can answer.
     """
     how = f"{_HOW}; {_TOLD}" if failure.is_told else _HOW
@@ -56,7 +56,7 @@ async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
 
 
 def _answers(how: str) -> Any:
-    """Return the type of the answers that name a remedy. Its JSON schema describes them to those who answer."""
+    """Return the type of the answers that name a remedy. Its JSON schema describes them to the person who answers."""
     shown = {"type": "string", "pattern": begins_with(_CHOICES), "description": how}
     return Annotated[str, AfterValidator(_checked), WithJsonSchema(shown)]
 

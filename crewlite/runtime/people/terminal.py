@@ -43,7 +43,7 @@ def is_asking() -> bool:
 
 
 def entered() -> int:
-    """Return how many lines a person has typed here. Each has ended the line of its question on the screen."""
+    """Return how many lines a person has typed here. Each line break ended the line of a question on the screen."""
     return _entered
 
 
@@ -66,7 +66,7 @@ def answer(question: str, read: Callable[[str], T], over: Over) -> T:
 def _turn(over: Over) -> Iterator[None]:
     """Reserve stdin for one question during the block, so that an answer goes to the question on the screen.
 
-    Raises EOFError if the answer is no longer wanted when its turn comes, or before.
+    Raises EOFError if the answer is no longer wanted by the time its turn comes.
     """
     while not _asking.acquire(timeout=_GLANCE):
         if over() is not None:
@@ -110,7 +110,7 @@ def _line(over: Over) -> str:
 
 
 def _readable(said: str) -> str:
-    """Return what a person said. Raises AnswerRefused if bytes of it are none of the encoding of stdin."""
+    """Return what a person typed. Raises AnswerRefused for bytes that the encoding of stdin does not have."""
     if any("\udc80" <= one <= "\udcff" for one in said):
         raise AnswerRefused("", f"{said!r} is not text in the encoding {sys.stdin.encoding}")
     return said
