@@ -38,7 +38,11 @@ class keyed:  # noqa: N801 - a context manager
     ```python
     from crewlite.flow import keyed
 
-    async def write(number, writers): with keyed(number): return await writers.akickoff({"chapter": number}) ```
+
+    async def write(number, writers):
+        with keyed(number):
+            return await writers.akickoff({"chapter": number})
+    ```
 
     Raises ConfigError for a key that cannot be part of an address, or that was used before.
     """
