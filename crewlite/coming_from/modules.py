@@ -80,6 +80,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.tasks.task_output": {"TaskOutput": "crewlite.task.output"},
     "crewlite.tools.base_tool": {
         "BaseTool": "crewlite.tools.base",
+        "EnvVar": "crewlite.tools.env_var",
         "Tool": "crewlite.tools.function:FunctionTool",
         "tool": "crewlite.tools.function",
     },
@@ -95,6 +96,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
         "crewai_event_bus": "crewlite.events.event_bus",
     },
     "crewlite.utilities.events.flow_events": _EVENTS,
+    "crewlite.utilities.events.knowledge_events": _EVENTS,
     "crewlite.utilities.events.llm_events": _EVENTS,
     "crewlite.utilities.events.llm_guardrail_events": _EVENTS,
     "crewlite.utilities.events.reasoning_events": _EVENTS,

@@ -50,7 +50,6 @@ IMPORTS = _by_name(
     {
         _FILES: "AgentDefinition CrewAgentDefinition CrewDefinition CrewTaskDefinition PythonReferenceDefinition",
         "Agent(config=...) takes the fields of a file": "load_agent",
-        "a tool reads the environment itself": "EnvVar",
         _FAILURE: "ToolFailure ToolExecutionFailedError",
         "a call beyond BaseTool(max_usage_count=...) is refused, which the model is told": (
             "ToolUsageLimitExceededError"
@@ -90,7 +89,7 @@ IMPORTS = _by_name(
         "progress is shown with verbose=True; the loggers are named crewlite": "Logger",
         "Crew(output_log_file=...) writes a log": "FileHandler",
         _SHAPED: "Converter InternalInstructor",
-        "from crewlite.errors import ContextOverflow": "LLMContextLengthExceededError",
+        "from crewlite.errors import ContextOverflow": "LLMContextLengthExceeded",
         "each signal has its event: from crewlite.events import SigTermEvent, SigIntEvent": "SignalType on_signal",
         _CHUNKS: "Delta StreamingChoices FunctionArgs AccumulatedToolArgs",
         "a call of a tool has its name and its arguments: from crewlite import ToolCall": "FunctionCall",

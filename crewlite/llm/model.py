@@ -82,7 +82,8 @@ class LLM(BaseLLM):
         extra: Any other argument of `litellm.acompletion`, except those that crewlite sets itself. The common ones,
             such as `presence_penalty`, are taken by name as well, and so is any that is like no other name here, with
             a warning. `api_base` and `endpoint` are base_url, `default_headers` is extra_headers, `max_output_tokens`
-            is max_tokens, `stop_sequences` is stop, and `provider`, or `custom_openai=True`, is that in `model`.
+            is max_tokens, `num_retries` is max_retries, `stop_sequences` is stop, and `provider`, or
+            `custom_openai=True`, is that in `model`.
 
     Raises:
         ConfigError: a setting has a value that it cannot have, or does not exist.
@@ -116,6 +117,7 @@ class LLM(BaseLLM):
         base_url = base_url or others.pop("api_base", None) or others.pop("endpoint", None) or None
         extra_headers = extra_headers or others.pop("default_headers", None)
         max_tokens = others.pop("max_output_tokens", None) if max_tokens is None else max_tokens
+        max_retries = others.pop("num_retries", None) if max_retries is None else max_retries
         if (sequences := others.pop("stop_sequences", None)) and stop:
             raise ConfigError("LLM: stop and stop_sequences are one setting; give stop or stop_sequences, not both")
         stop = stop or sequences

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from crewlite.durable import idempotency_key as idempotency_key
     from crewlite.step_parts import Effect as Effect
     from crewlite.tools.base import BaseTool as BaseTool
+    from crewlite.tools.env_var import EnvVar as EnvVar
     from crewlite.tools.foreign import adopt as adopt
     from crewlite.tools.function import FunctionTool as FunctionTool, tool as tool
 
@@ -17,6 +18,7 @@ _NAMES = {
     "durable": "idempotency_key",
     "step_parts": "Effect",
     "tools.base": "BaseTool",
+    "tools.env_var": "EnvVar",
     "tools.foreign": "adopt",
     "tools.function": "FunctionTool tool",
 }

@@ -171,6 +171,9 @@ class BaseTool(Described, Resource):
     async def _arun(self, /, *args: Any, **kwargs: Any) -> Any:
         return await background.blocking(self._run, *args, **kwargs)
 
+    def _generate_description(self) -> None:
+        """Do nothing: constructors written for CrewAI call it. A model is told of the arguments by their schema."""
+
     @cached_property
     def arguments(self) -> type[BaseModel]:
         """The pydantic class that arguments are checked against."""

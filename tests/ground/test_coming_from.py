@@ -79,7 +79,10 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite.tools.tool_failure import ToolFailure", "BaseTool(failure_policy=...)"),
         ("from crewlite.utilities.exceptions.window import TooLong", "from crewlite.errors import ContextOverflow"),
         ("from crewlite.project import CrewDefinition", "crewlite.project has no 'CrewDefinition': load_crew"),
-        ("from crewlite.tools import EnvVar", "crewlite.tools has no 'EnvVar': a tool reads the environment itself"),
+        (
+            "from crewlite.tools import ToolFailure",
+            "crewlite.tools has no 'ToolFailure': a tool that cannot do its work",
+        ),
         ("from crewlite.events import MemoryQueryCompletedEvent", "what a run should remember goes into its inputs"),
         ("from crewlite.agent import CrewTrainingHandler", "crewlite.agent has no 'CrewTrainingHandler': crew.train"),
         ("from crewlite.crew import FlowTrackable", "cannot import name 'FlowTrackable' from 'crewlite.crew'"),

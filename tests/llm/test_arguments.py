@@ -39,6 +39,7 @@ def test_other_names_of_arguments_are_taken():
     llm = LLM("openai/m", api_base="http://127.0.0.1:1/v1", default_headers={"User-Agent": "curl/8.0"})
     assert (llm.base_url, llm.extra_headers) == ("http://127.0.0.1:1/v1", {"User-Agent": "curl/8.0"})
     assert LLM("openai/m", base_url=None, default_headers=None).base_url is None
+    assert (LLM("openai/m", num_retries=3).max_retries, LLM("openai/m", num_retries=None).max_retries) == (3, None)
     with pytest.raises(ConfigError, match=r"LLM: model is None; wanted a name, such as 'openai/gpt-4o'"):
         LLM(None)
     with pytest.raises(ConfigError, match="extra_headers is an int|extra_headers is 3"):
