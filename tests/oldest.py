@@ -13,5 +13,5 @@ project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text
 extras = project["optional-dependencies"]
 
 if __name__ == "__main__":
-    for wanted in [*project["dependencies"], *extras["pdf"], *extras["tui"]]:
+    for wanted in [*project["dependencies"], *extras["pdf"], *extras["office"], *extras["tui"]]:
         print(re.sub(r">=([\d.]+).*", r"==\1", wanted))

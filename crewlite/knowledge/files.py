@@ -7,18 +7,16 @@ import importlib
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import datetime, time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite.errors import ConfigError, KnowledgeMissing
-from crewlite.lazy import lazy
+from crewlite.texts.wording import an
 
 FOLDER = Path("knowledge")
 """The folder of a project in which texts look for their files first."""
-_WORKBOOKS, _WRITTEN = (".xlsx", ".xlsm"), (".docx", ".pptx")
-
-office = lazy("crewlite.knowledge.office")  # XML, which only these files need
 
 
 def located(path: str | Path) -> Path:
@@ -36,10 +34,8 @@ def text_of(path: Path) -> str:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"the knowledge file {str(path)!r} cannot be read: {error}") from None
-    if data.startswith(b"%PDF-"):
-        return _pdf(path, data)
-    if path.suffix.lower() in (*_WORKBOOKS, *_WRITTEN):
-        return _office(path, data)
+    if library := _PDF if data.startswith(b"%PDF-") else _OFFICE.get(path.suffix.lower()):
+        return library.text_of(path, data)
     try:
         text = data.decode("utf-8-sig")
         if path.suffix.lower() == ".json":
@@ -47,7 +43,7 @@ def text_of(path: Path) -> str:
         return _table(csv.reader(io.StringIO(text, newline=""))) if path.suffix.lower() == ".csv" else text
     except (ValueError, RecursionError, csv.Error) as error:
         kind = {".json": "JSON", ".csv": "CSV"}.get(path.suffix.lower(), "")
-        wanted = f"{kind} in UTF-8" if kind else "UTF-8 text, CSV, JSON, PDF, XLSX, DOCX or PPTX"
+        wanted = f"{kind} in UTF-8" if kind else "UTF-8 text, CSV, JSON, PDF, XLSX or DOCX"
         raise ConfigError(f"the knowledge file {str(path)!r} cannot be read ({error}); wanted {wanted}") from None
 
 
@@ -65,26 +61,61 @@ def _long(head: list[str], row: list[str]) -> list[str]:
     return [*head, *[""] * (len(row) - len(head))]
 
 
-def _office(path: Path, data: bytes) -> str:
-    suffix = path.suffix.lower()
-    try:
-        if suffix in _WRITTEN:
-            text: str = office.paragraphs(data, suffix)
-            return text
-        return "\n\n".join(f"{name}\n{_table(rows)}" for name, rows in office.sheets(data) if rows)
-    except office.DAMAGED as error:
-        kind = suffix[1:].upper()
-        raise ConfigError(f"the knowledge file {str(path)!r} is no {kind} that can be read: {error}") from None
+class _Library(NamedTuple):
+    """A library that reads files of one kind. It is no dependency of crewlite."""
+
+    module: str
+    kind: str
+    extra: str
+    """What `pip install 'crewlite[...]'` installs it with."""
+    read: Callable[[Any, io.BytesIO], str]
+    """Returns the text of a file, given the module."""
+
+    def text_of(self, path: Path, data: bytes) -> str:
+        """Return the text of a file. Raises ConfigError if the library is missing, or cannot read the file."""
+        try:
+            module: Any = importlib.import_module(self.module)
+        except ImportError:
+            found, how = f"{self.module} is not installed", f"pip install 'crewlite[{self.extra}]'"
+            raise ConfigError(f"the knowledge file {str(path)!r} is {an(self.kind)}, and {found}: {how}") from None
+        try:
+            return self.read(module, io.BytesIO(data))
+        except Exception as error:  # what a library raises for a damaged file is of many types
+            problem = f"is no {self.kind} that {self.module} can read: {error}"
+            raise ConfigError(f"the knowledge file {str(path)!r} {problem}") from None
 
 
-def _pdf(path: Path, data: bytes) -> str:
-    try:
-        pypdf: Any = importlib.import_module("pypdf")  # no dependency of crewlite
-    except ImportError:
-        raise ConfigError(
-            f"the knowledge file {str(path)!r} is a PDF, and pypdf is not installed: pip install 'crewlite[pdf]'"
-        ) from None
-    try:
-        return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages)
-    except Exception as error:  # what pypdf raises for a damaged file is of many types
-        raise ConfigError(f"the knowledge file {str(path)!r} is no PDF that pypdf can read: {error}") from None
+def _pages(pypdf: Any, file: io.BytesIO) -> str:
+    return "\n\n".join(page.extract_text() for page in pypdf.PdfReader(file).pages)
+
+
+def _sheets(openpyxl: Any, file: io.BytesIO) -> str:
+    """Return the values of the cells, not their formulas, as tables below the names of the sheets."""
+    found = []
+    for sheet in openpyxl.load_workbook(file, data_only=True).worksheets:
+        rows = [[*map(_shown, row)] for row in sheet.iter_rows(values_only=True)]
+        if filled := [row for row in rows if any(row)]:
+            found.append(f"{sheet.title}\n{_table(filled)}")
+    return "\n\n".join(found)
+
+
+def _shown(cell: object) -> str:
+    if isinstance(cell, datetime) and cell.time() == time():  # a cell with a date alone
+        return cell.date().isoformat()
+    return "" if cell is None else str(cell)
+
+
+def _paragraphs(docx: Any, file: io.BytesIO) -> str:
+    """Return the paragraphs of a document, and its tables where they stand."""
+    found = []
+    for part in docx.Document(file).iter_inner_content():
+        rows = [[cell.text for cell in row.cells] for row in part.rows] if hasattr(part, "rows") else None
+        found.append(_table(rows) if rows else part.text)
+    return "\n".join(found)
+
+
+_PDF = _Library("pypdf", "PDF", "pdf", _pages)
+_OFFICE = dict.fromkeys((".xlsx", ".xlsm"), _Library("openpyxl", "workbook", "office", _sheets)) | {
+    ".docx": _Library("docx", "document", "office", _paragraphs)
+}
+"""By how the name of a file ends."""

@@ -123,9 +123,10 @@ class StringKnowledgeSource(KnowledgeSource):
 class FileKnowledgeSource(KnowledgeSource):
     """Files that agents know: `FileKnowledgeSource(file_paths=["handbook.md", "prices.csv"])`.
 
-    Plain text, CSV, JSON, and PDF if pypdf is installed. A path that is a text is looked for in the folder `knowledge`
-    of the working directory first. The files are read when the source is made. Raises KnowledgeMissing (a ConfigError
-    and a FileNotFoundError) and, for a file that cannot be read as text, ConfigError.
+    Plain text, CSV, JSON; PDF, workbooks and documents if the libraries for them are installed. A path that is a text
+    is looked for in the folder `knowledge` of the working directory first. The files are read when the source is made.
+    Raises KnowledgeMissing (a ConfigError and a FileNotFoundError) and, for a file that cannot be read as text,
+    ConfigError.
     """
 
     file_paths: Takes[str | Path | Sequence[str | Path], tuple[str | Path, ...]] = left_out(())

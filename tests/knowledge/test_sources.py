@@ -88,7 +88,7 @@ def test_a_text_in_the_place_of_a_path_is_told_as_one(text):
     ("name", "data", "problem"),
     [
         ("a.json", b"{", "cannot be read .*; wanted JSON in UTF-8"),
-        ("a.txt", b"\xff\xfe", "cannot be read .*; wanted UTF-8 text, CSV, JSON, PDF, XLSX, DOCX or PPTX"),
+        ("a.txt", b"\xff\xfe", "cannot be read .*; wanted UTF-8 text, CSV, JSON, PDF, XLSX or DOCX"),
         ("a.pdf", b"%PDF-", "is no PDF that pypdf can read|pypdf is not installed: pip install 'crewlite"),
         ("a.json", b"[" * 100_000, "cannot be read"),
     ],
