@@ -51,10 +51,10 @@ class RuntimeState(Bag):
 
     __slots__ = ("_then", "_trigger")
 
-    def __init__(self, journal: Journal, trigger: str, address: str, moment: RecordView | None = None) -> None:
+    def __init__(self, journal: Journal, trigger: str, address: str, moment: RecordView | None) -> None:
         super().__init__(journal, address)
         self._trigger = trigger
-        self._then: RecordView | None = moment or RecordView.of(journal.record)
+        self._then = moment
         """The commit that this object shows, whenever it is used; None for an opened state, which shows the newest."""
 
     @classmethod
@@ -74,14 +74,14 @@ class RuntimeState(Bag):
             StoreUnusable: nothing can be saved there.
             OnLoopThread: called on crewlite's own event loop; use `aopen` there.
         """
-        return cls._of(wait_for("open", lambda: opened(name, location, provider)))
+        return cls(wait_for("open", lambda: opened(name, location, provider)), SNAPSHOT, "", None)
 
     @classmethod
     async def aopen(
         cls, name: str | UUID, location: str | os.PathLike[str] | None = None, provider: BaseProvider | None = None
     ) -> RuntimeState:
         """`open`, for coroutines. Use it with `async with`, or `aclose` it."""
-        return cls._of(await background.on_loop(opened(name, location, provider)))
+        return cls(await background.on_loop(opened(name, location, provider)), SNAPSHOT, "", None)
 
     @staticmethod
     def current() -> StepState:
@@ -203,12 +203,6 @@ class RuntimeState(Bag):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
-
-    @classmethod
-    def _of(cls, journal: Journal) -> RuntimeState:
-        state = cls(journal, SNAPSHOT, "")
-        state._then = None
-        return state
 
     def _named(self, parts: CommitParts, started: float) -> str:
         self._journal.announce_saved(parts, started)

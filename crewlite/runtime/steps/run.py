@@ -319,7 +319,9 @@ class Run:
 
         `again`: handlers were called for this event before and their changes are recorded, so new changes are dropped.
         """
-        state = RuntimeState(self.journal, event.type, event.address or "", moment)
+        state = RuntimeState(
+            self.journal, event.type, event.address or "", moment or RecordView.of(self.journal.record)
+        )
         before = masking.set(self.journal.secrets.mask)
         try:
             with self.journal.states.dropping() if again else nullcontext():

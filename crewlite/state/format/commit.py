@@ -11,16 +11,15 @@ Data of users (`value`, `inputs`, `metadata`) may have any type: the codec decod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
-from typing import Annotated, Any, NamedTuple, NotRequired, cast
+from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import AfterValidator, ConfigDict, Field, GetPydanticSchema, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
 from crewlite import kinds
 from crewlite.encoding.codec import JsonObject
-from crewlite.state.format.compacted import Compacted, check_compacted
 from crewlite.state.format.failed import ErrorRecord, SaidRecord
 from crewlite.state.format.fields import (
     BranchName,
@@ -57,24 +56,12 @@ def invalidated(address: str, kind: str) -> StepRecord:
     return {"address": address, "kind": kind, "again": True, "ms": 0.0}
 
 
-class Tombstone(NamedTuple):
-    """A tombstone for a later commit: the next one with an outcome, a claim or intents.
+def is_numbered(compacted: Compacted | None) -> bool:
+    """Return whether everything in a commit has the number of the commit that recorded it.
 
-    With `at_once`, a commit with a failed attempt that code can handle writes it too.
+    Compactions by early releases gave everything the number of the last commit that they merged.
     """
-
-    step: StepRecord
-    at_once: bool
-
-
-def due_with(parts: CommitParts, tombstones: Sequence[Tombstone]) -> tuple[list[Tombstone], list[Tombstone]]:
-    """Return (the tombstones that a commit with these parts writes, before its own steps; those that wait further)."""
-    steps = parts.get("steps", ())
-    if "claim" in parts or "intents" in parts or any("error" not in step for step in steps):
-        return [*tombstones], []
-    if not any("fingerprint" in step for step in steps):
-        return [], [*tombstones]
-    return [one for one in tombstones if one.at_once], [one for one in tombstones if not one.at_once]
+    return compacted is None or "claims" in compacted
 
 
 def check_checkpoint(checkpoint: CheckpointRecord, seq: int) -> None:
@@ -248,6 +235,17 @@ class StepRecord(TypedDict):
     """Of an edit: the position of the outcome before it among all steps."""
 
 
+class Compacted(TypedDict):
+    """The commits that one commit replaces after a compaction: the number of the first, the checksum of the last."""
+
+    first: Number
+    sum: Hex
+    claims: NotRequired[list[Number]]
+    """The numbers of the commits with which claims began or ended. See `is_numbered`."""
+    events: NotRequired[list[Number]]
+    """The number of the commit of each event; left out if there are no events."""
+
+
 class LateChanges(TypedDict):
     """Changes that handlers made to the state of a step after its end."""
 
@@ -368,7 +366,11 @@ def _check_commit(commit: CommitData) -> CommitData:
     seq, checkpoint, run = commit["seq"], commit.get("place"), commit.get("run")
     base = run.get("base") if run else None
     if folded := commit.get("folded"):
-        check_compacted(folded, seq, commit.get("events", ()))
+        events = len(commit.get("events", ()))
+        if folded["first"] > seq:
+            raise ValueError("it ends before it begins")
+        if "events" in folded and len(folded["events"]) != events:
+            raise ValueError(f"it has {events} events, and lists the commits of {len(folded['events'])}")
     if checkpoint:
         check_checkpoint(checkpoint, seq)
     if base and (base["seq"] >= seq or (base["place"] and base["place"]["seq"] > base["seq"])):

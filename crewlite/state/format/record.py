@@ -24,8 +24,8 @@ from crewlite.state.format.commit import (
     RunStart,
     StepRecord,
     TimeAtWork,
+    is_numbered,
 )
-from crewlite.state.format.compacted import is_numbered
 from crewlite.state.format.edits import Edit, bound_to, inherited, void_edited, withdraw
 from crewlite.state.format.entry import Entry, Head
 from crewlite.state.format.forms import checked_result

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewlite.errors import NotCodable, StoreError, text_of
 from crewlite.events.base import BaseEvent, EventNote
@@ -20,7 +20,7 @@ from crewlite.events.event_bus import event_bus
 from crewlite.events.types import checkpoint_events
 from crewlite.ids import now_text
 from crewlite.state.format.checkpoints import event_fields
-from crewlite.state.format.commit import Claim, CommitData, CommitParts, Tombstone, due_with, invalidated
+from crewlite.state.format.commit import Claim, CommitData, CommitParts, StepRecord, invalidated
 from crewlite.state.format.entry import SCHEMA, seal, unsealed
 from crewlite.state.format.kept import Order
 from crewlite.state.format.record import Record
@@ -31,6 +31,16 @@ from crewlite.texts.logs import logger
 from crewlite.texts.secrets import Secrets
 
 log = logger("crewlite.state")
+
+
+class Tombstone(NamedTuple):
+    """A tombstone for a later commit: the next one with an outcome, a claim or intents.
+
+    With `at_once`, a commit with a failed attempt that code can handle writes it too.
+    """
+
+    step: StepRecord
+    at_once: bool
 
 
 @dataclass(eq=False)
@@ -106,7 +116,7 @@ class Commits:
         whole: CommitData = {"schema": SCHEMA, "seq": self.record.seq + 1, "at": at, **parts}
         if self.buffered_events:
             whole["events"], self.buffered_events = [*self.buffered_events, *parts.get("events", ())], []
-        due, self._tombstones = due_with(parts, self._tombstones) if self._tombstones else ([], [])
+        due, self._tombstones = _due_with(parts, self._tombstones) if self._tombstones else ([], [])
         if due:
             whole["steps"] = [*(one.step for one in due), *parts.get("steps", ())]
         states, queue = self.states, self.queue
@@ -175,3 +185,13 @@ class Commits:
         if self.claim and self.claim["pid"] != os.getpid():
             why = f"it is written by process {self.claim['pid']}, from which this process was forked: do this there"
         return self.location or self.run_id, f"nothing more of {self.run_id!r} can be recorded: {why}"
+
+
+def _due_with(parts: CommitParts, tombstones: Sequence[Tombstone]) -> tuple[list[Tombstone], list[Tombstone]]:
+    """Return (the tombstones that a commit with these parts writes, before its own steps; those that wait further)."""
+    steps = parts.get("steps", ())
+    if "claim" in parts or "intents" in parts or any("error" not in step for step in steps):
+        return [*tombstones], []
+    if not any("fingerprint" in step for step in steps):
+        return [], [*tombstones]
+    return [one for one in tombstones if one.at_once], [one for one in tombstones if not one.at_once]

@@ -20,12 +20,12 @@ from crewlite.state.format.commit import (
     CheckpointRecord,
     CommitData,
     CommitParts,
+    Compacted,
     LateChanges,
     StepRecord,
     ValueChanges,
     invalidated,
 )
-from crewlite.state.format.compacted import Compacted
 from crewlite.state.format.entry import SCHEMA, Entry, seal
 from crewlite.state.format.kept import order_of_late
 from crewlite.state.format.operations import difference

@@ -17,8 +17,7 @@ from crewlite import kinds
 from crewlite.encoding.codec import Json
 from crewlite.errors import EffectsRepeat, RepeatedCall
 from crewlite.state.format.addresses import leaf, outers, prefix_beside
-from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord
-from crewlite.state.format.compacted import is_numbered
+from crewlite.state.format.commit import CommitParts, MadeCall, StepRecord, is_numbered
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.kept import is_outermost
 from crewlite.state.format.numbering import Numbering

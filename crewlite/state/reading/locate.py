@@ -96,9 +96,16 @@ def _is_store(text: str) -> bool:
 
 
 def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -> Located:
+    """Return the newest run at the location `text`; with an `identity`, that of the definition with it."""
     by_its_path = is_database(text) or declares(provider, "named_by_location")
     chosen = _existing(text, text, None if by_its_path else provider)
-    return _newest(chosen, text, identity)
+    with opened(chosen, text) as store:
+        branches = store.branches()
+    mine = [info for info in branches if identity in (None, info.identity)]
+    if not mine:
+        others = [f"{info.run_id} ({info.kind} {info.name!r})" for info in branches]
+        raise RefError(text, "holds no run of this definition" if identity else "holds no run", others)
+    return Located(chosen, text, mine[0].run_id, mine[0].branch)
 
 
 def _existing(ref: str, location: str, provider: BaseProvider | None) -> BaseProvider:
@@ -151,16 +158,6 @@ def _one_checkpoint(checkpoints: Sequence[CheckpointInfo], provider: BaseProvide
         raise RefError(part, many if checkpoints else f"names nothing in {location}", [one.id for one in checkpoints])
     found = checkpoints[0]
     return Located(provider, location, found.run_id, found.branch, found.id)
-
-
-def _newest(provider: BaseProvider, location: str, identity: str | None) -> Located:
-    with opened(provider, location) as store:
-        branches = store.branches()
-    mine = [info for info in branches if identity in (None, info.identity)]
-    if not mine:
-        others = [f"{info.run_id} ({info.kind} {info.name!r})" for info in branches]
-        raise RefError(location, "holds no run of this definition" if identity else "holds no run", others)
-    return Located(provider, location, mine[0].run_id, mine[0].branch)
 
 
 def _within(provider: BaseProvider, location: str, ref: Ref, text: str, identity: str | None) -> Located:

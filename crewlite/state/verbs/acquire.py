@@ -29,17 +29,18 @@ async def acquire_branch(target: Callable[[], Located], kind: str) -> AcquiredBr
     JournalCorrupt if the branch is damaged, StoreUnusable if the location cannot be used.
     """
     loop = asyncio.get_running_loop()
-    return await background.acquire(lambda: _acquired(target(), kind, loop), _release)
 
+    def acquired() -> AcquiredBranch:
+        found = target()
+        queue = _entered(open_writer(found.provider, found.location), found, kind, loop)
+        try:
+            wait_for_earlier(queue)
+            return found, queue, _read(queue.store, queue, found)
+        except BaseException:
+            queue.leave()
+            raise
 
-def _acquired(target: Located, kind: str, loop: asyncio.AbstractEventLoop) -> AcquiredBranch:
-    queue = _entered(open_writer(target.provider, target.location), target, kind, loop)
-    try:
-        wait_for_earlier(queue)
-        return target, queue, _read(queue.store, queue, target)
-    except BaseException:
-        queue.leave()
-        raise
+    return await background.acquire(acquired, lambda branch: branch[1].leave())
 
 
 async def acquire_new_branch(target: Located, kind: str) -> AcquiredBranch:
@@ -47,11 +48,10 @@ async def acquire_new_branch(target: Located, kind: str) -> AcquiredBranch:
     loop = asyncio.get_running_loop()
     if writer := opened_already(target.provider, target.location):
         return target, _entered(writer, target, kind, loop), Record()
-
-    def opened() -> AcquiredBranch:
-        return target, _entered(open_writer(target.provider, target.location), target, kind, loop), Record()
-
-    return await background.acquire(opened, _release)
+    queue = await background.acquire(
+        lambda: _entered(open_writer(target.provider, target.location), target, kind, loop), WriteQueue.leave
+    )
+    return target, queue, Record()
 
 
 def _entered(writer: Writer, target: Located, kind: str, loop: asyncio.AbstractEventLoop) -> WriteQueue:
@@ -80,10 +80,6 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
         remedy = "make it writable, or use another location"
         problem = f"nothing can be saved ({text_of(error)}), so nothing was started: {remedy}"
         raise StoreUnusable(journal.location or "", problem) from error
-
-
-def _release(acquired: AcquiredBranch) -> None:
-    acquired[1].leave()
 
 
 def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
