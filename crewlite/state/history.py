@@ -203,7 +203,7 @@ class History(StoredRuns):
         address = address.address if isinstance(address, Waiting) else address
         if not isinstance(address, str):
             raise ConfigError(f"address is {address!r}; wanted the address of a question, such as 'human:approve'")
-        found = self._find_standing(ref)
+        found = self._find_live_branch(ref)
         with saving(self._location, "the answer was not saved, or not completely"):
             return answer(self._store, found.run_id, found.branch, address, value, ahead=ahead, replace=replace)
 
@@ -218,7 +218,7 @@ class History(StoredRuns):
             RunEnded: it is finished, or has failed. StoreError: the cancellation was not saved.
             StoreBusy: the run commits so often that the cancellation finds no gap.
         """
-        found = self._find_standing(ref)
+        found = self._find_live_branch(ref)
         with saving(self._location, "the cancellation was not saved, or not completely"):
             cancel(self._store, found.run_id, found.branch)
 

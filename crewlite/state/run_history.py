@@ -14,7 +14,7 @@ from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.outcome import Attempt, LightEvent
 from crewlite.state.format.record import Record
-from crewlite.state.format.rewinds import counting_at, ends_of_tails
+from crewlite.state.format.rewinds import ends_of_tails, valid_at
 from crewlite.state.format.times import CountedUsage
 from crewlite.state.journal.effects import arguments_of
 from crewlite.state.journal.lineage import Lineage, gone, read_lineage
@@ -157,7 +157,7 @@ class RunHistory:
     def read(self) -> tuple[list[Entry], Record]:
         """Return (entries that no rewind abandoned, record). Raises RefError if its checkpoint is gone."""
         entries = self._entries
-        return counting_at(entries, entries[-1].seq)[0], self._record
+        return valid_at(entries, entries[-1].seq)[0], self._record
 
     @property
     def status(self) -> RunStatus:
@@ -264,7 +264,7 @@ class RunHistory:
     @property
     def abandoned_usage(self) -> Usage:
         """The part of `usage` that work has cost which rewinds have abandoned, and which runs again."""
-        return usage_change(self._record.paid.counting.total, self._record.paid.total)
+        return usage_change(self._record.paid.without_abandoned.total, self._record.paid.total)
 
     @property
     def own_usage(self) -> Usage:
@@ -366,8 +366,7 @@ class RunHistory:
 
         Those that the branch has abandoned are left out, unless `abandoned` is True.
         """
-        found = self._checkpoints
-        return [found.of(one) for one in found.recorded(self._record, abandoned=abandoned)]
+        return self._checkpoints.all(self._record, abandoned=abandoned)
 
     def checkpoint(self, identifier: str | None = None) -> Checkpoint | None:
         """Return the checkpoint with this id, abandoned or not; without an id, the newest one.
@@ -376,8 +375,7 @@ class RunHistory:
         """
         if identifier is not None:
             return self._checkpoints.find(identifier)
-        recorded = self._checkpoints.recorded(self._record)
-        return self._checkpoints.of(recorded[-1]) if recorded else None
+        return self._checkpoints.newest(self._record)
 
     @property
     def _checkpoints(self) -> Checkpoints:

@@ -28,7 +28,7 @@ from crewlite.state.providers import (
 )
 from crewlite.state.providers.locations import real_path
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.locate import check_stands, locate
+from crewlite.state.reading.locate import check_not_abandoned, locate
 from crewlite.state.reading.located import Located
 from crewlite.state.run_history import RunHistory
 from crewlite.system.forked import rlock
@@ -165,10 +165,10 @@ class StoredRuns:
             raise RefError(text, f"is stored at {found.location}, not here: open History({found.location!r})")
         return found
 
-    def _find_standing(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
+    def _find_live_branch(self, ref: str | UUID | Checkpoint | RunHistory) -> Located:
         """Find the branch that a ref names. Raises RefError for what a rewind abandoned: nothing can be added there."""
         found = self._find(ref)
-        check_stands(found)
+        check_not_abandoned(found)
         return found
 
     def _is_here(self, found: Located) -> bool:

@@ -19,7 +19,7 @@ from crewlite import kinds
 from crewlite.cli.checkpoint import document, words
 from crewlite.console.text import style_of
 from crewlite.ids import short
-from crewlite.state.format.addresses import in_order, leaf
+from crewlite.state.format.addresses import as_tree, leaf
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.fitting import what_fits
 from crewlite.state.reading.steps import StepView
@@ -178,7 +178,7 @@ def timeline(run: RunHistory, steps: Sequence[StepView], sums: Mapping[str, Usag
     """
     time = _WorkingTime([(one.started_at, one.ended_at) for one in steps if one.started_at and one.ended_at])
     views, rows = {one.address: one for one in steps}, []
-    for address in in_order(views):
+    for address in as_tree(views):
         step = views.get(address)
         depth = address.count("/") + 1 if address else 0
         name = leaf(address) or words.root_name(run)

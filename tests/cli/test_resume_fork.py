@@ -187,7 +187,7 @@ def test_a_call_in_doubt_waits_for_an_answer(shop):
     assert shop.lines("checkpoint", "resume", "--crew", "crews:bill")[-1]["code"] == "in_doubt"
     done = shop.ask("checkpoint", "answer", "r", address, "paid")
     assert done.returncode == 1
-    assert f"{address} is no question but a call in doubt" in done.stderr
+    assert f"{address} is not a question but a call in doubt" in done.stderr
     assert f"If it did: crewlite checkpoint resume r --answer {address}=RESULT" in done.stderr
     assert f"if it did not: crewlite checkpoint resume r --rerun {address}" in done.stderr
     with (

@@ -58,7 +58,7 @@ def test_an_address_is_no_directory(location, tmp_path, monkeypatch):
 
 def test_what_sqlite_calls_a_database_in_memory_is_no_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"':memory:' is no place on the disk: .* provider=InMemoryProvider\(\)"):
+    with pytest.raises(ConfigError, match=r"':memory:' is not a path on the disk: .* provider=InMemoryProvider\(\)"):
         kicked_off(location=":memory:")
     assert not [*tmp_path.iterdir()]
     assert kicked_off(location=":memory:", provider=InMemoryProvider()) == 42

@@ -28,7 +28,7 @@ from crewlite.console.text import style_of
 from crewlite.errors import RefError
 from crewlite.ids import short
 from crewlite.pages.rendering import cost, duration
-from crewlite.state.format.addresses import in_order, leaf
+from crewlite.state.format.addresses import as_tree, leaf
 from crewlite.state.format.entry import STATE
 from crewlite.state.reading.missing import no_step
 
@@ -135,7 +135,7 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
 def _table(screen: Screen, run: RunHistory) -> None:
     """Print the steps, with a column of types if one has a type. A step shows the usage of all steps inside it."""
     views, sums = {step.address: step for step in run.steps}, sums_of(run)
-    ordered = [(address, views.get(address)) for address in in_order(views)]
+    ordered = [(address, views.get(address)) for address in as_tree(views)]
     rows = [_row(screen, run, at, step, sums[at] if at in sums else views[at].usage) for at, step in ordered]
     if not any(step.type for step in views.values()):
         return screen.table(_STEPS, rows)

@@ -177,4 +177,4 @@ def _advice(error: RefError, hints: Hints) -> str:
     address = error.ref
     if address not in hints.run.unsettled:
         return f"{error} How it goes on: {Again(hints.opened.location).line('show', hints.ref)}"
-    return f"{address} is no question but a call in doubt. {settling_words(*hints.settling(address))}"
+    return f"{address} is not a question but a call in doubt. {settling_words(*hints.settling(address))}"

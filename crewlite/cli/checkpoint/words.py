@@ -81,8 +81,8 @@ def sums_of(run: RunHistory) -> dict[str, Usage]:
     abandoned is in none of them.
     """
     steps = run.steps
-    hollow = [step.address for step in steps if not step.usage.requests and run.usage_of(step.address).requests]
-    inside = {address: run.usage_of(address) for address in (*around(step.address for step in steps), *hollow)}
+    pruned_around = [step.address for step in steps if not step.usage.requests and run.usage_of(step.address).requests]
+    inside = {address: run.usage_of(address) for address in (*around(step.address for step in steps), *pruned_around)}
     return {**inside, "": usage_change(run.abandoned_usage, run.usage)}
 
 

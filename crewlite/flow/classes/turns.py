@@ -17,7 +17,7 @@ from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
-from crewlite.state.format.turns import ID, number_of_turn, state_of
+from crewlite.state.format.turns import ID, number_of_turn, state_id_of
 from crewlite.state.journal.lineage import find_lineage, readable_branches
 from crewlite.state.providers import Store, exists, opened, provider_for, run_ids
 
@@ -86,7 +86,7 @@ class _Turns(NamedTuple):
     def read(self, store: Store, run_id: str, request: Request) -> Record:
         """Return the record of the turn that the request names. Raises what `turn_of` does."""
         record = find_lineage(store, run_id, "main").record()
-        if record.seq and state_of(record) in (self.state_id, None):
+        if record.seq and state_id_of(record) in (self.state_id, None):
             return record
         if request.run_id is None:
             problem = f"was the turn of operation_id={request.operation_id!r}, and was deleted, with its result. For a "
@@ -157,6 +157,6 @@ def _turns(store: Store, state_id: str, identity: str) -> _Turns:
         record = find_lineage(store, run_id, "main").record()
         if not record.seq:  # it was deleted since it was listed
             return _turns(store, state_id, identity)
-        if state_of(record) in (state_id, None):
+        if state_id_of(record) in (state_id, None):
             return _Turns(state_id, free, record)
     return _Turns(state_id, free or state_id)

@@ -265,7 +265,7 @@ def _is_at(store: Store, base: ForkBase, found: Located) -> bool:
         return base["place"] is not None and base["place"]["id"] == found.checkpoint
     if base["branch"] != found.branch or found.abandoned is not None:
         return base["branch"] == found.branch
-    return recorded(store, found.run_id, found.branch).counts(base["seq"])  # False if a rewind has abandoned the base
+    return recorded(store, found.run_id, found.branch).is_valid(base["seq"])  # False if a rewind has abandoned the base
 
 
 def _names(variant: Variant) -> Iterator[str]:

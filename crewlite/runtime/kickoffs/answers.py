@@ -20,7 +20,7 @@ from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.fitting import Typed
 from crewlite.state.reading.missing import no_step
 from crewlite.state.reading.steps import calls_without_outcome
-from crewlite.state.verbs.answer import check_task, given, misspelt, refusal
+from crewlite.state.verbs.answer import check_task, misspelt, new_answers, refusal
 from crewlite.state.verbs.edited_values import as_recorded, read
 from crewlite.texts.secrets import Secrets
 from crewlite.tools.base import as_text
@@ -32,12 +32,12 @@ def answers_given(
     """Check the answers passed to a kickoff, and return people's answers as commit parts.
 
     Recorded answers that were given before their question, and that this kickoff must not use, are withdrawn.
-    `changed`: whether the kickoff's inputs differ from the recorded ones. Raises what `check_results`, `given` and
-    `check_task` raise.
+    `changed`: whether the kickoff's inputs differ from the recorded ones. Raises what `check_results`, `new_answers`
+    and `check_task` raise.
     """
     said, record = request.answers or {}, journal.record
     check_results(record, said, journal.secrets)
-    answers = given(record, said, journal.secrets, changed=changed)
+    answers = new_answers(record, said, journal.secrets, changed=changed)
     for address in [one["address"] for one in answers if one["address"] not in record.asked]:
         check_task(journal.run_id, facts_now(root, journal), address)
         if doubt := misspelt(record, address, said.keys()):

@@ -18,7 +18,7 @@ from crewlite.state.config import CheckpointConfig, at_ref
 from crewlite.state.format.record import Record
 from crewlite.state.reading.locate import locate
 from crewlite.state.reading.located import Located
-from crewlite.state.verbs.fork import Changes, fork, tried
+from crewlite.state.verbs.fork import Changes, fork, fork_in_memory
 from crewlite.state.verbs.transfer import copy_if_elsewhere
 from crewlite.texts.secrets import Secrets
 
@@ -82,7 +82,8 @@ def forked_in_memory(
     own = config_of(definition)
     found = located_for(definition, own, given)
     check = kickoff_check(definition, own.overridden_by(given), Secrets.of())
-    return definition.bound_to(bound_there(given, tried(found, changes_for(definition, edits, rerun, inputs), check)))
+    made = fork_in_memory(found, changes_for(definition, edits, rerun, inputs), check)
+    return definition.bound_to(bound_there(given, made))
 
 
 def kickoff_check(definition: Runnable[Any], config: CheckpointConfig, secrets: Secrets) -> Callable[[Record], None]:

@@ -28,7 +28,7 @@ from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
-from crewlite.state.verbs.answer import unheard
+from crewlite.state.verbs.answer import answered_but_unused
 from crewlite.texts.logs import logger
 from crewlite.texts.resuming import call_again
 
@@ -69,7 +69,7 @@ async def _to_its_end(
         except Suspended as waits:
             if waits.run_id != run.run_id:  # a separate run, kicked off inside this one
                 raise
-            answered = unheard(run.record)
+            answered = answered_but_unused(run.record)
             if answered <= heard:
                 raise await _paused(root, run) from None
             heard = heard | answered

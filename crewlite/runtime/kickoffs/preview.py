@@ -21,7 +21,7 @@ from crewlite.state.format.addresses import outers
 from crewlite.state.format.commit import MadeCall
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.journal.effects import arguments_of, calls_made_again, made_beside
+from crewlite.state.journal.effects import arguments_of, calls_made_again, calls_of_base
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import journals_of_branch, with_inherited
 from crewlite.state.reading.located import Located
@@ -103,7 +103,7 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
     if not journals:
         return found, [], []
     entries = with_inherited(journals, found.branch)
-    return found, entries, made_beside(journals, found.branch)
+    return found, entries, calls_of_base(journals, found.branch)
 
 
 async def _driven(root: Root[Any], inputs: dict[str, Any], run: PreviewRun) -> str:

@@ -62,7 +62,7 @@ def branch_for(root: Root[Any], request: Request, config: CheckpointConfig) -> L
     found = locate.locate(config.restore_from, config.location, config.provider, root.identity)
     if request.run_id not in (None, found.run_id):
         raise ConfigError(f"{config.restore_from} belongs to run {found.run_id!r}, not to run_id={request.run_id!r}")
-    locate.check_stands(found)
+    locate.check_not_abandoned(found)
     return found
 
 
@@ -290,13 +290,13 @@ def check_newest(root: Root[Any], record: Record, located: Located) -> None:
 def _is_abandoned(record: Record, located: Located) -> bool:
     """Return whether the named checkpoint was abandoned by a rewind."""
     named = record.checkpoints.get(located.checkpoint or "")
-    return named is not None and not record.counts(named["seq"])
+    return named is not None and not record.is_valid(named["seq"])
 
 
 def _after(record: Record, located: Located) -> list[str]:
     """Return the distinct addresses (or triggers) of the checkpoints after the named one; [] if none was named."""
     named = record.checkpoints.get(located.checkpoint or "")
-    later = (p for p in record.checkpoints.values() if named and p["seq"] > named["seq"] and record.counts(p["seq"]))
+    later = (p for p in record.checkpoints.values() if named and p["seq"] > named["seq"] and record.is_valid(p["seq"]))
     return list(dict.fromkeys(p["address"] or p["trigger"] for p in later))
 
 

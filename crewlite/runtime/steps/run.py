@@ -147,7 +147,7 @@ class Run:
         self.once.go_on(record)
         self.doubts = calls_without_outcome(record)
         started = record.events.starts
-        checkpoints = (one for one in record.checkpoints.values() if record.counts(one["seq"]))
+        checkpoints = (one for one in record.checkpoints.values() if record.is_valid(one["seq"]))
         self.begun = frozenset({"", *started, *(one["address"] for one in checkpoints)})
         self.heard_start = "" in started and bool(record.kept.own)
         left = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]

@@ -14,14 +14,14 @@ from typing import Literal, NamedTuple
 
 from crewlite import kinds
 from crewlite.state.comparing.fields import Difference, FieldDiff, without_own_id
-from crewlite.state.format.addresses import in_order, outers, without_tries
+from crewlite.state.format.addresses import as_tree, outers, without_tries
 from crewlite.state.format.outcome import Attempt, Outcome
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import Times, calls_in_doubt, tries_of
 from crewlite.state.reading.progress import RunStatus, status_of, status_text_of
 from crewlite.state.reading.prompts import Prompts
-from crewlite.state.reading.shown import said
-from crewlite.state.reading.steps import StepStatus, listed, model_of, standing
+from crewlite.state.reading.shown import outcome_as_text
+from crewlite.state.reading.steps import StepStatus, listed, model_of, valid_outcome
 from crewlite.system.forked import cached_property
 from crewlite.usage import NO_USAGE, Usage
 
@@ -125,7 +125,7 @@ def step_diffs(a: Record, b: Record, common: int, times: tuple[Times, Times]) ->
     for key in _merged(ours.steps, theirs.steps):
         ranks.setdefault(key[0], []).append(key)
     return tuple(
-        _compared(key, ours, theirs, common) for address in in_order(ranks) for key in sorted(ranks.get(address, ()))
+        _compared(key, ours, theirs, common) for address in as_tree(ranks) for key in sorted(ranks.get(address, ()))
     )
 
 
@@ -143,7 +143,7 @@ class _Run:
         record = self.record
         ended: list[tuple[int, tuple[int, ...], _Step]] = []
         for at in {**record.outcomes, **record.attempts}:
-            outcome, tries = standing(record, at), tries_of(record, at) if at in record.attempts else ()
+            outcome, tries = valid_outcome(record, at), tries_of(record, at) if at in record.attempts else ()
             if last := outcome or (tries[-1] if tries else None):
                 ended.append((last.seq, last.order, _Step(self, at, outcome, model_of(outcome), tries)))
         ended.sort(key=lambda one: (*one[:2], one[2].address))
@@ -212,7 +212,7 @@ class _Step(NamedTuple):
             value = {name: value[name] for name in ("outputs", "changed") if name in value}
         elif kind is kinds.FLOW:
             value = without_own_id(record, self.address, value)
-        return said(kind, value)
+        return outcome_as_text(kind, value)
 
     def prompt(self) -> str | None:
         """Return as one text what a model call was told since the call before it; None for any other step."""

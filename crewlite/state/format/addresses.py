@@ -45,7 +45,7 @@ def around(addresses: Iterable[str]) -> set[str]:
     return {at for address in addresses for at in outers(address)}
 
 
-def in_order(addresses: Collection[str]) -> Iterator[str]:
+def as_tree(addresses: Collection[str]) -> Iterator[str]:
     """Yield addresses, and those of all enclosing steps, as a tree: each before those inside it, siblings in order."""
     below: dict[str, list[str]] = {}
     seen = {""}
@@ -61,7 +61,7 @@ def in_order(addresses: Collection[str]) -> Iterator[str]:
         waiting += reversed(below.get(address, []))
 
 
-def hollow(address: str, known: Collection[str], begun: Iterable[str]) -> str:
+def pruned_around(address: str, known: Collection[str], begun: Iterable[str]) -> str:
     """Return the known step that encloses an address and has lost all child steps it had `begun`; "" for none."""
     around = next((at for at in outers(address) if at in known), "")
     inside = f"{around or address}/"

@@ -16,9 +16,9 @@ SNAPSHOT = "snapshot"
 class BranchCheckpoints(dict[str, CheckpointRecord]):
     """The checkpoints of a branch by their ids, those of its bases included. A record adds and removes them."""
 
-    def __init__(self, left: Ranges = ()) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.left = left
+        self.abandoned: Ranges = ()
         """The ranges of commits that rewinds have abandoned."""
         self.newest: CheckpointRecord | None = None
         """The checkpoint at the latest valid commit."""
@@ -36,7 +36,7 @@ class BranchCheckpoints(dict[str, CheckpointRecord]):
         self.highest_version = max(self.highest_version, checkpoint["version"])
         self[checkpoint["id"]] = checkpoint
         newest = self.newest
-        if self.counts(checkpoint["seq"]) and (newest is None or along(checkpoint) > along(newest)):
+        if self.is_valid(checkpoint["seq"]) and (newest is None or position_of(checkpoint) > position_of(newest)):
             self.newest = checkpoint
 
     def forget(self, dropped: Mapping[str, str | None]) -> None:
@@ -47,23 +47,23 @@ class BranchCheckpoints(dict[str, CheckpointRecord]):
         if self.newest and self.newest["id"] in dropped:
             self.newest = self.newest_up_to()
 
-    def rewind(self, left: Ranges) -> None:
-        """Note that a rewind has abandoned commits, so that now these ranges are abandoned."""
-        self.left = left
+    def rewind(self, abandoned: Ranges) -> None:
+        """Note a rewind, after which these ranges of commits are abandoned."""
+        self.abandoned = abandoned
         self.newest = self.newest_up_to()
 
-    def counts(self, seq: int) -> bool:
+    def is_valid(self, seq: int) -> bool:
         """Return whether a commit is valid: no later commit has gone back to before it."""
-        return not is_abandoned(seq, self.left)
+        return not is_abandoned(seq, self.abandoned)
 
     def newest_up_to(self, seq: float = float("inf")) -> CheckpointRecord | None:
         """Return the last valid checkpoint at or before a commit; None if there is none."""
-        valid = (one for one in self.values() if one["seq"] <= seq and self.counts(one["seq"]))
-        return max(valid, key=along, default=None)
+        valid = (one for one in self.values() if one["seq"] <= seq and self.is_valid(one["seq"]))
+        return max(valid, key=position_of, default=None)
 
     def labelled(self, label: str) -> CheckpointRecord | None:
         """Return the valid checkpoint with this label; None if there is none."""
-        return next((one for one in self.values() if one.get("label") == label and self.counts(one["seq"])), None)
+        return next((one for one in self.values() if one.get("label") == label and self.is_valid(one["seq"])), None)
 
     def droppable(self, kept: Collection[str]) -> list[CheckpointRecord]:
         """Return the checkpoints that may be dropped, in the order in which to drop them.
@@ -72,7 +72,7 @@ class BranchCheckpoints(dict[str, CheckpointRecord]):
         left out, those of the bases, and those whose ids are in `kept`.
         """
         free = (one for at, one in self.items() if at not in kept and at not in self.inherited)
-        return sorted((one for one in free if not one.get("label")), key=lambda one: self.counts(one["seq"]))
+        return sorted((one for one in free if not one.get("label")), key=lambda one: self.is_valid(one["seq"]))
 
     def parent(self, checkpoint: CheckpointRecord) -> str | None:
         """Return the id of the nearest ancestor of a checkpoint that was not removed; None if there is none.
@@ -81,12 +81,12 @@ class BranchCheckpoints(dict[str, CheckpointRecord]):
         unless the checkpoint there was removed: then it takes its place.
         """
         parent = self._kept_ancestor(checkpoint["parent"])
-        if parent == checkpoint["parent"] or not self.counts(checkpoint["seq"]):
+        if parent == checkpoint["parent"] or not self.is_valid(checkpoint["seq"]):
             return parent
         since = self[parent]["seq"] if parent else 0
-        labels = [one for one in self.values() if one.get("label") and self.counts(one["seq"])]
-        between = [one for one in labels if one["seq"] > since and along(one) < along(checkpoint)]
-        return max(between, key=along)["id"] if between else parent
+        labels = [one for one in self.values() if one.get("label") and self.is_valid(one["seq"])]
+        between = [one for one in labels if one["seq"] > since and position_of(one) < position_of(checkpoint)]
+        return max(between, key=position_of)["id"] if between else parent
 
     def _kept_ancestor(self, parent: str | None) -> str | None:
         """Return `parent`, or the nearest of its ancestors, that was not removed; None if there is none."""
@@ -96,7 +96,7 @@ class BranchCheckpoints(dict[str, CheckpointRecord]):
             parent = self.dropped.get(parent)
         return None  # the parents form a circle, which crewlite never writes
 
-    def at_no_commit(self, sums: Mapping[int, str]) -> CheckpointRecord | None:
+    def first_misplaced(self, sums: Mapping[int, str]) -> CheckpointRecord | None:
         """Return the first one whose commit is missing or changed. `sums`: the checksums of all entries, by seq."""
         for one in self.values():
             found = sums.get(one["seq"])
@@ -113,8 +113,8 @@ def recorded_in(entry: Entry) -> Iterator[CheckpointRecord]:
         yield base["place"]
 
 
-def along(checkpoint: CheckpointRecord) -> tuple[int, str]:
-    """Return a sort key: the order of the checkpoints of a branch."""
+def position_of(checkpoint: CheckpointRecord) -> tuple[int, str]:
+    """Return the key by which the checkpoints of a branch are ordered: by their commit, then by their age."""
     return checkpoint["seq"], checkpoint["id"]
 
 

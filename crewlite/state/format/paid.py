@@ -19,12 +19,12 @@ class Paid:
     def __init__(self) -> None:
         self._all = self._own = dict[str, Counted]()
         """By address, "" for the run: the usage of a step and all steps inside it; the part of this branch."""
-        self._counting: Paid | None = None
+        self._valid: Paid | None = None
 
     @property
-    def counting(self) -> Paid:
-        """The usage without what rewinds have abandoned: this very object while they have abandoned nothing."""
-        return self._counting or self
+    def without_abandoned(self) -> Paid:
+        """The usage without what rewinds have abandoned: this very object if the branch was never rewound."""
+        return self._valid or self
 
     @property
     def total(self) -> Usage:
@@ -51,12 +51,12 @@ class Paid:
     def fork(self) -> None:
         """Note that a fork begins here: the usage so far was inherited from its base."""
         self._own = {}
-        if self._counting:
-            self._counting.fork()
+        if self._valid:
+            self._valid.fork()
 
-    def back_at(self, then: Paid) -> Paid:
-        """Note a rewind to a place with the usage `then`, from which `counting` goes on. Returns this object."""
-        self._counting = then
+    def rewound_to(self, then: Paid) -> Paid:
+        """Note a rewind to a commit with the usage `then`, which `without_abandoned` continues. Returns this object."""
+        self._valid = then
         return self
 
     def count(self, commit: CommitParts) -> None:
@@ -69,8 +69,8 @@ class Paid:
             self._add(usage, [""])
         for address, part in commit.get("usage_inside", {}).items():  # `usage` includes it already
             self._add(part, [address])
-        if self._counting:
-            self._counting.count(commit)
+        if self._valid:
+            self._valid.count(commit)
 
     def _add(self, usage: UsageRecord, addresses: Iterable[str]) -> None:
         paid = counted(usage)

@@ -33,7 +33,7 @@ from crewlite.state.format.kept import Kept, Order, late_changes
 from crewlite.state.format.operations import Operation
 from crewlite.state.format.outcome import Attempt, Events, Outcome, attempt_of, causes_of, outcome_of, resolved
 from crewlite.state.format.paid import Paid
-from crewlite.state.format.rewinds import counting_at
+from crewlite.state.format.rewinds import valid_at
 
 _USUAL = {"schema", "seq", "at", "steps", "events", "place"}
 """The parts of most commits: of a commit with these alone, no others are looked for."""
@@ -178,9 +178,9 @@ class Record:
         """The number of the commit that this branch is forked from; 0 if it is not a fork."""
         return base["seq"] if (base := self.run.get("base")) else 0
 
-    def counts(self, seq: int) -> bool:
+    def is_valid(self, seq: int) -> bool:
         """Return whether a commit is valid: no later commit has gone back to before it."""
-        return self.checkpoints.counts(seq)
+        return self.checkpoints.is_valid(seq)
 
     def before(self, entry: Entry, read: Sequence[Entry]) -> Record:
         """Return the record to apply the next entry to: this one, or for an entry that rewinds, one at its target.
@@ -190,15 +190,15 @@ class Record:
         """
         if (back := entry.commit.get("rewind")) is None:
             return self
-        then, (counting, left) = Record(), counting_at(read, back["seq"])
-        for each in counting:
+        then, (valid, abandoned) = Record(), valid_at(read, back["seq"])
+        for each in valid:
             then.apply(each)
         if then.head != (back["seq"], back["sum"]) or back["seq"] <= self.base:
             raise self._damaged(f"commit {entry.seq} goes back to commit {back['seq']}, which is missing")
-        then.seq, then.sum, then.claim, then.paid = self.seq, self.sum, self.claim, self.paid.back_at(then.paid)
+        then.seq, then.sum, then.claim, then.paid = self.seq, self.sum, self.claim, self.paid.rewound_to(then.paid)
         then.cancelled, then.worked, then.stopped, then.epoch = self.cancelled, self.worked, None, self.epoch + 1
         then.checkpoints = self.checkpoints
-        then.checkpoints.rewind((*left, (back["seq"], self.seq + 1)))
+        then.checkpoints.rewind((*abandoned, (back["seq"], self.seq + 1)))
         return then
 
     def apply(self, entry: Entry) -> None:
@@ -229,7 +229,7 @@ class Record:
 
     def check_checkpoints(self, sums: Mapping[int, str]) -> None:
         """Raise JournalCorrupt if a checkpoint is at a missing commit. `sums`: the checksums of all entries, by seq."""
-        if lost := self.checkpoints.at_no_commit(sums):
+        if lost := self.checkpoints.first_misplaced(sums):
             raise self._damaged(f"checkpoint {lost['id']} is at commit {lost['seq']}, which is missing or has changed")
 
     def last_attempt(self, address: str) -> Attempt | None:

@@ -32,15 +32,15 @@ def abandoned(rewinds: Iterable[Rewound]) -> Ranges:
 
 def ends_of_tails(entries: Sequence[Entry]) -> list[int]:
     """Return the number of the last commit before each rewind of a branch, without the rewinds of its bases."""
-    return [entry.first - 1 for entry in own_of(entries) if "rewind" in entry.commit]
+    return [entry.first - 1 for entry in own_entries(entries) if "rewind" in entry.commit]
 
 
-def own_of(entries: Sequence[Entry]) -> Sequence[Entry]:
+def own_entries(entries: Sequence[Entry]) -> Sequence[Entry]:
     """Return a branch's own entries: `entries` without those of its bases, with which they begin."""
     return entries[max((at for at, entry in enumerate(entries) if "run" in entry.commit), default=0) :]
 
 
-def counting_at(entries: Sequence[Entry], seq: int) -> tuple[list[Entry], Ranges]:
+def valid_at(entries: Sequence[Entry], seq: int) -> tuple[list[Entry], Ranges]:
     """Return (the entries that were valid when commit `seq` was the last one, the ranges that were abandoned then)."""
     ranges = abandoned(each for each in rewinds_of(entries) if each[0] <= seq)
     return [entry for entry in entries if entry.seq <= seq and not is_abandoned(entry.seq, ranges)], ranges

@@ -130,7 +130,7 @@ class CountedUsage:
     """The usage of the steps of a record, each with all steps inside it, without what rewinds have abandoned."""
 
     def __init__(self, record: Record) -> None:
-        self._paid, self._of_base = record.paid.counting, dict[str, Usage]()
+        self._paid, self._of_base = record.paid.without_abandoned, dict[str, Usage]()
         self._inherited = {at for at, one in record.outcomes.items() if one.seq <= record.base}
         for at in self._inherited:
             if self._inherited.isdisjoint(around := outers(at)):

@@ -24,7 +24,7 @@ def number_of_turn(run_id: str, state_id: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def state_of(record: Record) -> str | None:
+def state_id_of(record: Record) -> str | None:
     """Return the id of the state that a run began with: an input, or else its run_id; None if the record masks it."""
     given = str(codec.decode(record.run["inputs"].get(ID)) or record.run["run_id"])
     return None if MASK in given else given

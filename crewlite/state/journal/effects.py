@@ -135,7 +135,7 @@ def may_make_again(record: Record, steps: Collection[str]) -> bool:
     return any(at not in outcomes or outcomes[at].seq >= since or _is_inside(at, steps) for at in once)
 
 
-def made_beside(journals: Journals, branch: str) -> list[MadeCall]:
+def calls_of_base(journals: Journals, branch: str) -> list[MadeCall]:
     """Return the calls with effect="once" that a fork's base branch has made since the fork; [] if `branch` is no fork.
 
     `journals`: those of the branch and of the branches that it is forked from.

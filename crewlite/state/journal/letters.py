@@ -98,7 +98,7 @@ def deliver(store: Store, runs: Mapping[BranchKey, Receive], ask: Ask, *, loud: 
             for name, letter in _read(exchange.recall(_KEY)).items():
                 receive = runs.get((letter["run_id"], letter["branch"]))
                 if receive and not letter.get("taken") and _mark_taken(exchange, name):
-                    receive(letter).add_done_callback(partial(_dealt_with, ask, exchange, name))
+                    receive(letter).add_done_callback(partial(_remove_when_done, ask, exchange, name))
     except BaseException as error:  # whatever storage raises, its thread goes on
         if loud:
             log.warning("%s: answers from other processes do not arrive: %s", store.location, text_of(ordinary(error)))
@@ -126,7 +126,7 @@ def _remove(exchange: Exchange, name: str) -> bool:
     return was_taken
 
 
-def _dealt_with(ask: Ask, exchange: Exchange, name: str, _: Future[bool]) -> None:
+def _remove_when_done(ask: Ask, exchange: Exchange, name: str, _: Future[bool]) -> None:
     ask(lambda _: _remove(exchange, name))
 
 

@@ -74,7 +74,7 @@ def find_lineage(store: Store, run_id: str, branch: str) -> Lineage:
 
 def journals_of_branch(store: Store, run_id: str, branch: str) -> Journals:
     """Read a branch and the branches that it is forked from; {} if the branch does not exist. Raises JournalCorrupt."""
-    return _bases_first(store, run_id, lambda: dict(_downward(store, run_id, branch)))
+    return _bases_first(store, run_id, lambda: dict(_with_bases(store, run_id, branch)))
 
 
 def journals_of_run(store: Store, run_id: str) -> Journals:
@@ -140,7 +140,7 @@ def base_of(own: Sequence[Entry]) -> ForkBase | None:
     return own[0].commit["run"].get("base")
 
 
-def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
+def inherited_entries(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
     """Return the entries that a branch inherits from its base, from the start of the run; [] if it is not a fork."""
     base = base_of(journals[branch])
     if not base:
@@ -150,10 +150,10 @@ def standing_on(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[En
 
 def with_inherited(journals: Mapping[str, Sequence[Entry]], branch: str) -> list[Entry]:
     """Return the entries of a branch from the start of the run: those that it inherits, then its own."""
-    return [*standing_on(journals, branch), *journals[branch]]
+    return [*inherited_entries(journals, branch), *journals[branch]]
 
 
-def stored_already(own: Sequence[Entry]) -> Commit:
+def last_commit_again(own: Sequence[Entry]) -> Commit:
     """Build a commit of the last of a branch's own entries, which is stored already.
 
     Appending it changes nothing in the journal, but makes the store complete the files that an interrupted call has
@@ -170,7 +170,7 @@ def commit_of(own: Sequence[Entry]) -> Commit:
     return Commit(run["run_id"], run["branch"], *before, tuple(own))
 
 
-def _downward(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, list[Entry]]]:
+def _with_bases(store: Store, run_id: str, branch: str) -> Iterator[tuple[str, list[Entry]]]:
     """Yield (name, own entries) of a branch, then of its base branch, and so on."""
     seen, own = {branch}, store.read(run_id, branch)
     while own:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import ExitStack
 from typing import TypeVar
 
 from crewlite.concurrency import background
@@ -30,8 +31,11 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
 
     With `at`, a run without a store is stored there from now on. This function always releases `at`.
     """
+    held = ExitStack()
+    if at:
+        held.callback(at.release)
 
-    def act(named: Future[CommitParts]) -> None:
+    def pinned() -> CommitParts:
         if at:
             _attach(journal, at)
         if (queue := journal.queue) is None:
@@ -41,25 +45,16 @@ def name_checkpoint(journal: Journal, make: Callable[[], CommitParts], at: Write
         parts, upkeep = make(), queue.upkeep
         seq = parts["place"]["seq"]
         upkeep.pinned.add(seq)  # before `compacted` is read: either the compaction sees the pin, or this sees it
-        named.add_done_callback(lambda _: upkeep.pinned.discard(seq))
+        held.callback(upkeep.pinned.discard, seq)
         if seq < upkeep.compacted and seq not in {one["seq"] for one in journal.record.checkpoints.values()}:
             raise StoreError(
                 queue.store.location,
                 "the event is too long ago for a checkpoint, as its commit was compacted: call checkpoint() earlier",
             )
+        return parts
 
-        def done(error: BaseException | None) -> None:
-            if error is not None:
-                named.set_exception(_unsaved(journal, "the checkpoint was not saved", error))
-            else:
-                named.set_result(parts)
-
-        journal.commit(parts, done)
-        journal.announce(parts)
-
-    naming = _on_its_thread(journal, act)
-    if at:
-        naming.add_done_callback(lambda _: at.release())
+    naming = change(journal, pinned, lambda parts: parts, "the checkpoint was")
+    naming.add_done_callback(lambda _: held.close())
     return naming
 
 

@@ -51,8 +51,7 @@ def _is_interchangeable(provider: BaseProvider) -> bool:
 
 def _used(key: tuple[str, str]) -> Writer | None:
     with guard:
-        writer = writers.get(key)
-        if writer:
+        if writer := writers.get(key):
             writer.users += 1
         return writer
 
@@ -64,14 +63,12 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
     with contextlib.ExitStack() as unused:
         unused.callback(store.close)
         with guard:
-            writer = writers.get(key)
-            if writer:
-                writer.users += 1
-            else:
-                writer = Writer(store, key, provider.name, users=1)
+            if not (writer := writers.get(key)):
+                writer = Writer(store, key, provider.name)
                 writer.start()  # the system may refuse a thread
                 writers[key] = writer
                 unused.pop_all()
+            writer.users += 1
     return writer
 
 

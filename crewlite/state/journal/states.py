@@ -28,7 +28,7 @@ from crewlite.texts.secrets import Secrets
 from crewlite.usage import NO_USAGE, Usage
 
 
-class Late(Values):
+class OutsideValues(Values):
     """The state as seen from outside the running steps: by a handler, or by a program that has opened a state."""
 
     __slots__ = ("_next_id", "address", "base", "moment")
@@ -64,7 +64,7 @@ class States:
         """Usage that the program has added and no commit has recorded yet."""
         self._running: dict[str, View] = {}
         """The views of the running steps, by address."""
-        self._late: list[tuple[weakref.ref[object], Late]] = []
+        self._late: list[tuple[weakref.ref[object], OutsideValues]] = []
         """The views from outside, each with a weak reference to its holder, which may change the values while it
         exists."""
         self._own: list[Operation] = []
@@ -150,7 +150,7 @@ class States:
         finally:
             self._drops = False
 
-    def given(self, address: str, holder: object) -> Late | View:
+    def given(self, address: str, holder: object) -> OutsideValues | View:
         """Return the state of a step for a handler: its own view while it runs, afterwards a view from outside."""
         common = self.common
         with common.lock:
@@ -158,17 +158,17 @@ class States:
             if address and (view := self._running.get(address)):
                 return view
             self.settle()
-            late = Late(self._outlook(address), common, address, partial(self._next_id, address))
+            late = OutsideValues(self._values_after(address), common, address, partial(self._next_id, address))
             self._late.append((weakref.ref(holder), late))
             return late
 
-    def follow(self, late: Late) -> None:
+    def follow(self, late: OutsideValues) -> None:
         """Update a view from outside with the changes that steps have made since."""
         with self.common.lock:
             if late.moment == self.common.moment:
                 return
             self.settle()
-            late.moment, now = self.common.moment, self._outlook(late.address)
+            late.moment, now = self.common.moment, self._values_after(late.address)
             for name in {**late.base, **now}:
                 then, found = late.base.get(name, ABSENT), now.get(name, ABSENT)
                 if then is not found and (name.startswith(ITEMS) or not alike(then, found)):
@@ -243,7 +243,7 @@ class States:
         if names is not None and not names:
             return []
         view.unshown, self._unsure = {}, False
-        seen = view.outlook(but={step["address"] for step in steps} - again.keys())
+        seen = view.with_committed(except_for={step["address"] for step in steps} - again.keys())
         recorded = self._recorded_with(commit)
         anew = _items_anew(recorded, seen, None if names is None else written)
         return [*_difference(recorded, seen, names), *anew]
@@ -301,10 +301,10 @@ class States:
                 return address, None
             address = around
 
-    def _outlook(self, address: str) -> Mapping[str, Json]:
+    def _values_after(self, address: str) -> Mapping[str, Json]:
         """Return the values that the code around a step sees once the step has ended."""
         view = self._running_around(address)[1] if address else self._running.get("")
-        return view.outlook() if view else self._recorded()
+        return view.with_committed() if view else self._recorded()
 
     def _recorded(self) -> Mapping[str, Json]:
         """Return the values as the next commit would record them, without the changes of running steps."""

@@ -11,7 +11,7 @@ from crewlite.errors import StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.claim import is_left
 from crewlite.state.journal.compaction import compact_entries, size
-from crewlite.state.journal.lineage import find_lineage, journals_of_branch, standing_on
+from crewlite.state.journal.lineage import find_lineage, inherited_entries, journals_of_branch
 from crewlite.state.providers import BranchInfo, BranchKey, Commit, Store
 from crewlite.texts.logs import logger
 
@@ -80,7 +80,7 @@ def compact_branch(store: Store, run_id: str, branch: str, pinned: Iterable[int]
         return 0  # it was deleted
     own = journals[branch]
     pins = pinned_by_forks(store.branches(run_id), branch).union(pinned)
-    kept = compact_entries(standing_on(journals, branch), own, pins)
+    kept = compact_entries(inherited_entries(journals, branch), own, pins)
     freed = size(own) - size(kept)
     if freed > 0:
         store.rewrite(run_id, branch, own, kept)

@@ -48,7 +48,7 @@ class View:
         self._common, self.address, self.start = common, address, start
         self._opening = start.values if opening is None else opening
         """The values when the attempt began, with the changes of handlers of the event that announced the start."""
-        self._values: _Own | None = None
+        self._values: _StepValues | None = None
         self._inside: _Inside | None = None
         self.handed: dict[str, None] = {}  # there is one for each step, and an empty set takes three times as much
         """The addresses of child steps whose results were handed to the code."""
@@ -77,13 +77,15 @@ class View:
                 return self._opening
             return self._settled(self._current())
 
-    def outlook(self, but: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE) -> Mapping[str, Json]:
-        """Return the values with `more` and all committed changes of child steps, except the steps `but`."""
+    def with_committed(
+        self, except_for: Collection[str] = (), more: Mapping[str, Sequence[Change]] = _NONE
+    ) -> Mapping[str, Json]:
+        """Return the values with `more` and all committed changes of child steps, `except_for` those of some steps."""
         with self._common.lock:
             now, inside = self.now(), self._inside or _Inside()
-            pending = ((at, each) for at, each in {**more, **self.pending}.items() if at not in but)
+            pending = ((at, each) for at, each in {**more, **self.pending}.items() if at not in except_for)
             changes = sorted(((change, at) for at, each in pending for change in each), key=lambda one: one[0][0])
-            return inside.foreseen(now, changes) if changes else now
+            return inside.with_changes(now, changes) if changes else now
 
     def start_inside(self) -> Start:
         """Return the state with which a step that is requested now starts."""
@@ -115,7 +117,7 @@ class View:
         with self._common.lock:
             delivered = self._inside.delivered if self._inside else 0
             unseen = {at: changes for at, changes in recorded.items() if at not in self.handed}
-            return Start(self.outlook(more=unseen), delivered, frozenset({*self.pending, *unseen}))
+            return Start(self.with_committed(more=unseen), delivered, frozenset({*self.pending, *unseen}))
 
     def changes(self) -> list[Operation]:
         """Return the changes of this step and of the steps inside it."""
@@ -189,7 +191,7 @@ class View:
         """
         found, names = list[Operation](), dict[str, None]()
         with self._common.lock:
-            theirs = self.outlook()
+            theirs = self.with_committed()
             for operation in operations:
                 both = CLASH
                 if self.conflicts([operation], start):
@@ -204,7 +206,7 @@ class View:
         if self._values is not None:
             self._values.ended = True
 
-    def _current(self) -> _Own:
+    def _current(self) -> _StepValues:
         """Return the current values. The caller holds the lock."""
         if self._values is None:
             self._common.used = True
@@ -213,8 +215,8 @@ class View:
             self._inside.catch_up(self._values)
         return self._values
 
-    def _new_values(self) -> _Own:
-        return _Own(self._opening, self._common, self.address, ended=self.ended)
+    def _new_values(self) -> _StepValues:
+        return _StepValues(self._opening, self._common, self.address, ended=self.ended)
 
     def _apply(self, inside: _Inside, changes: Sequence[Change], after: int = 0) -> None:
         if self._values is None:
@@ -239,7 +241,7 @@ class View:
         return now
 
 
-class _Own(Values):
+class _StepValues(Values):
     """The values of one attempt.
 
     They do not refer to the view, so that both are freed with the step, without the garbage collector.
@@ -304,7 +306,7 @@ class _Inside:
                 values.place(name, lambda other: self.placed.get(other, ()) > order)
                 self.placed[name] = order
 
-    def foreseen(self, now: Mapping[str, Json], changes: Sequence[tuple[Change, str]]) -> Mapping[str, Json]:
+    def with_changes(self, now: Mapping[str, Json], changes: Sequence[tuple[Change, str]]) -> Mapping[str, Json]:
         """Return the values `now` as they will be when these changes are handed over: (change, its step), in order."""
         found = dict[str, list[tuple[Change, int]]]()
         for (order, operations), address in changes:

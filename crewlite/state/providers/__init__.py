@@ -61,7 +61,7 @@ def provider_for(location: str, provider: BaseProvider | None = None) -> BasePro
         )
     if location == ":memory:":
         raise ConfigError(
-            f"{location!r} is no place on the disk: to keep runs in memory, pass any location and "
+            f"{location!r} is not a path on the disk: to keep runs in memory, pass any location and "
             f"provider=InMemoryProvider() of crewlite.state"
         )
     return in_database.SqliteProvider() if is_database(location) else in_files.JsonProvider()

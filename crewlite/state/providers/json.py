@@ -35,11 +35,11 @@ from crewlite.state.providers.json_checkpoints import (
     TOGETHER,
     CheckpointFiles,
     FileChanges,
-    dropped_by,
+    ids_of_dropped,
     is_of_another,
     load,
 )
-from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
+from crewlite.state.providers.json_heads import HeadFiles, is_noted_in_head, missing_commits, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, Tail, follows, is_torn, lines, stays_claimed
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.json_results import ResultFiles
@@ -102,7 +102,7 @@ class JsonStore:
     def append(self, commits: Sequence[Commit]) -> None:
         begun = [(commit.run_id, start) for commit in commits if (start := commit.run)]
         if begun and not all(start.get("base") for _, start in begun):
-            if not self.paths.journals.is_dir() and any(map(writing.pays_anew, commits)):
+            if not self.paths.journals.is_dir() and any(map(writing.begins_from_nothing, commits)):
                 self._warn_of_lost_runs()
             self._make()
         elif not os.path.isdir(self.paths.journals):
@@ -116,7 +116,7 @@ class JsonStore:
     def read(self, run_id: str, branch: str) -> list[Entry]:
         head = self.heads.read(run_id, branch)  # before the journal: writers write the journal first, then the head
         entries, _ = self.journals.scan(run_id, branch)
-        problem = lacking(head, entries)
+        problem = missing_commits(head, entries)
         if problem and self.heads.read(run_id, branch) == head:  # else an import has replaced the run meanwhile
             sound = reading.newest_sound_checkpoint(entries, self.ref)
             raise JournalCorrupt(str(self.paths.journal(run_id, branch)), problem, sound, self.location)
@@ -130,7 +130,7 @@ class JsonStore:
             there, _ = self.journals.scan(run_id, branch)
             found, forks = [(entry.seq, entry.seal) for entry in there], self.branches(run_id)
             writing.check_rewrite(self.location, run_id, branch, own, entries, found=found, forks=forks)
-            self.files.make(self.files.amiss(there, {}))  # after it, the entries do not tell which files were dropped
+            self.files.make(self.files.add_repairs(there, {}))  # the new entries do not tell which files were dropped
             touched, data = self.touched(run_id, branch), lines(entries)
             disk.replace(path, data)
             disk.touch(path, touched)  # a compaction is not a sign of life
@@ -144,7 +144,7 @@ class JsonStore:
             raise writing.no_branch(run_id, branch, heads.get(branch, (0, ""))[0])
         with locked([self.paths.lock(run_id)]):
             journals = {info.branch: self.journals.scan(run_id, info.branch)[0] for info in self.branches(run_id)}
-            writing.check_remove(run_id, dict(heads), {b: es[-1].head for b, es in journals.items()})
+            writing.check_remove(run_id, heads, {b: es[-1].head for b, es in journals.items()})
             self.heads.remove(run_id)
             named = [file for entries in journals.values() for file in self.files.paths(entries).values()]
             self.files.make({file: None for file in named if os.path.exists(file)})
@@ -160,8 +160,8 @@ class JsonStore:
 
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         found = self.files.listed(part, limit, before)
-        left = {at: abandoned(rewinds_in(self.heads.read(*at))) for at in {(one.run_id, one.branch) for one in found}}
-        return [replace(one, abandoned=is_abandoned(one.seq, left[one.run_id, one.branch])) for one in found]
+        ranges = {at: abandoned(rewinds_in(self.heads.read(*at))) for at in {(one.run_id, one.branch) for one in found}}
+        return [replace(one, abandoned=is_abandoned(one.seq, ranges[one.run_id, one.branch])) for one in found]
 
     def salvage(self, *, repair: bool) -> AbstractContextManager[Salvage | None]:
         """Open the location for the doctor; return None if nothing is stored there."""
@@ -249,7 +249,7 @@ class JsonStore:
                     tails[key] = self._write(commit, tails[key], missing, batch)
                 except FileExistsError as error:
                     raise BranchConflictError(*key, expected=commit.after, found="a later commit") from error
-                tails[key] = self.files.follow(commit, tails[key], changes, partial(self._entries, commit, batch))
+                tails[key] = self.files.add_commit(commit, tails[key], changes, partial(self._entries, commit, batch))
             if 0 < len(changes) <= TOGETHER:
                 self.files.stage(changes, batch)
                 changes = {}
@@ -273,7 +273,7 @@ class JsonStore:
         if not tail or not tail.ends(file):
             entries, offset = self.journals.reread(*commit.key, file)
             tail = Tail.of(path, entries, offset)
-        self.files.amiss(entries, changes)
+        self.files.add_repairs(entries, changes)
         batch.sync_names(path, self.paths.journals)  # the process that created them may have died before the sync
         return tail
 
@@ -361,7 +361,7 @@ class JsonStore:
         for commit in commits:
             path = self.paths.journal(*commit.key)
             tail = Tail.of(path, commit.entries, len(lines(commit.entries)))
-            tails[commit.key] = self.files.follow(commit, tail, changes)
+            tails[commit.key] = self.files.add_commit(commit, tail, changes)
         self._settle(commits, tails, changes)
 
     def _settle(self, commits: Sequence[Commit], tails: Mapping[BranchKey, Tail], changes: FileChanges) -> None:
@@ -371,7 +371,7 @@ class JsonStore:
         for commit in commits:
             key = commit.key
             tail = tails[key]
-            if noted := next(filter(holds_head, reversed(commit.entries)), None):
+            if noted := next(filter(is_noted_in_head, reversed(commit.entries)), None):
                 self.heads.write(*key, tail.begun, noted, tail.rewinds)
             if not stays_claimed(commit, key in self._tails):
                 self._tails.pop(key, None)
@@ -381,7 +381,7 @@ class JsonStore:
             self._tails[key] = tail
             if tail.files is not None:
                 tail.files.update(self.files.paths(commit.entries))
-                for gone in dropped_by(commit.entries):
+                for gone in ids_of_dropped(commit.entries):
                     tail.files.pop(gone, None)
 
     def _make(self) -> None:

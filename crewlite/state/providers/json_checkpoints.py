@@ -52,9 +52,9 @@ class CheckpointFiles:
         checkpoints = [entry.commit["place"] for entry in entries if "place" in entry.commit]
         return {one["id"]: self.path(one) for one in checkpoints}
 
-    def amiss(self, entries: Sequence[Entry], changes: FileChanges) -> FileChanges:
+    def add_repairs(self, entries: Sequence[Entry], changes: FileChanges) -> FileChanges:
         """Add the repair of what a killed writer left: missing files, and files of dropped checkpoints."""
-        dropped, run = set(dropped_by(entries)), entries[0].commit["run"]
+        dropped, run = set(ids_of_dropped(entries)), entries[0].commit["run"]
         journal = self._paths.journal(run["run_id"], run["branch"])
         for entry in entries:
             if checkpoint := entry.commit.get("place"):
@@ -66,7 +66,7 @@ class CheckpointFiles:
                     changes.setdefault(path, self.document(run, entry, journal))
         return changes
 
-    def follow(
+    def add_commit(
         self, commit: Commit, tail: Tail, changes: FileChanges, read: Callable[[], Sequence[Entry]] | None = None
     ) -> Tail:
         """Add the files that a commit creates and drops to `changes`. Returns the tail with the files of the branch.
@@ -78,7 +78,7 @@ class CheckpointFiles:
         for entry in commit.entries:
             if checkpoint := entry.commit.get("place"):
                 changes.setdefault(self.path(checkpoint), self.document(tail.run, entry, tail.path))
-        if dropped := dropped_by(commit.entries):
+        if dropped := ids_of_dropped(commit.entries):
             if tail.files is None:
                 tail = tail._replace(files=self.paths(read() if read else commit.entries))
             known = {path[_ID_IN_NAME]: path for path in changes} | (tail.files or {})
@@ -180,7 +180,7 @@ class CheckpointFiles:
         return f"{{\n{lines}\n}}\n".encode()  # as readable as with `indent`, and ten times faster
 
 
-def dropped_by(entries: Sequence[Entry]) -> list[str]:
+def ids_of_dropped(entries: Sequence[Entry]) -> list[str]:
     """Return the ids of the checkpoints that these entries drop."""
     return [gone for entry in entries for gone, _ in entry.commit.get("drops", ())]
 

@@ -89,9 +89,9 @@ class HeadFiles:
     def begin_anew(self, commit: Commit) -> None:
         """Delete the head file of a branch that is about to begin. Warn if it had a journal, which then was lost."""
         journal, head = (path(*commit.key) for path in (self._paths.journal, self._paths.head))
-        signs = [(path, "notes a checkpoint in it") for path in _left_of(head)]
-        signs += [(path, "holds commits of it that the doctor set aside") for path in _left_of(journal)]
-        if signs and writing.pays_anew(commit):
+        signs = [(path, "notes a checkpoint in it") for path in _with_set_aside(head)]
+        signs += [(path, "holds commits of it that the doctor set aside") for path in _with_set_aside(journal)]
+        if signs and writing.begins_from_nothing(commit):
             path, sign = signs[0]
             warning = "%s is gone, though %s %s: run %r begins anew, and pays again for what it held"
             log.warning(warning, journal, path, sign, commit.run_id)
@@ -99,7 +99,7 @@ class HeadFiles:
             disk.remove(head)
 
 
-def _left_of(path: Path) -> list[Path]:
+def _with_set_aside(path: Path) -> list[Path]:
     """Return the file at `path`, if there is one, and those that the doctor has set aside from there."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         left = [name for name in os.listdir(path.parent) if name == path.name or name.startswith(f"{path.name}.aside-")]
@@ -107,7 +107,7 @@ def _left_of(path: Path) -> list[Path]:
     return []
 
 
-def lacking(head: JsonObject, entries: Sequence[Entry]) -> str | None:
+def missing_commits(head: JsonObject, entries: Sequence[Entry]) -> str | None:
     """Return a sentence about commits that a journal lacks according to its head file; None if it lacks none."""
     seq, begun = head.get("seq"), head.get("begun")
     if not entries or begun != entries[0].sum or type(seq) is not int or seq <= entries[-1].seq:
@@ -125,6 +125,6 @@ def rewinds_in(head: JsonObject) -> list[Rewound]:
         return []
 
 
-def holds_head(entry: Entry) -> bool:
+def is_noted_in_head(entry: Entry) -> bool:
     """Return whether the head file is written after this entry."""
     return "place" in entry.commit or "rewind" in entry.commit

@@ -25,7 +25,7 @@ from crewlite.state.format.entry import SCHEMA, Entry, unchecked_parts
 from crewlite.state.format.rewinds import rewinds_of
 from crewlite.state.providers.base import BranchKey
 from crewlite.state.providers.json_checkpoints import CheckpointFiles, FileChanges
-from crewlite.state.providers.json_heads import HeadFiles, holds_head, lacking, rewinds_in
+from crewlite.state.providers.json_heads import HeadFiles, is_noted_in_head, missing_commits, rewinds_in
 from crewlite.state.providers.json_journals import JournalFiles, directories_in, is_torn, journals_in
 from crewlite.state.providers.json_paths import Paths
 from crewlite.state.providers.json_results import modified
@@ -78,7 +78,7 @@ class JsonSalvage:
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
         """Return (code, sentence) if the last write is incomplete or the last commits are missing; None otherwise."""
         if problem is None:
-            short = lacking(raw.handle, sound)
+            short = missing_commits(raw.handle, sound)
             return ("short_journal", short) if short else None
         tail = _joined(raw.records[len(sound) :])
         if not sound or not is_torn(tail, len(_joined(raw.records)) - len(tail)):
@@ -127,7 +127,7 @@ class JsonSalvage:
             for path, data in edited.items():
                 _quarantine(path, data)
             self._files.make(changes)
-            if unknown and (noted := [entry for entry in sound if holds_head(entry)]):
+            if unknown and (noted := [entry for entry in sound if is_noted_in_head(entry)]):
                 self._heads.write(run_id, branch, sound[0].sum, noted[-1], rewinds)
             elif unknown:  # the file is of another branch, which had the name before
                 disk.remove(self._paths.head(run_id, branch))
@@ -183,7 +183,11 @@ class JsonSalvage:
             aside = _quarantine_path(path, b"")
             mend = partial(disk.rename, path, aside)
             yield Flaw(
-                "stray_file", str(path), f"it is no {kind}, where one belongs", f"set aside as {aside.name}", mend
+                "stray_file",
+                str(path),
+                f"this is not a {kind}, and a {kind} belongs here",
+                f"set aside as {aside.name}",
+                mend,
             )
 
     def _leftovers(self) -> Iterator[Flaw]:

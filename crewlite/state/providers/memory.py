@@ -74,9 +74,7 @@ class _MemoryStore:
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         with self._lock:
             mine = [key for key in self._journals if key[0] == run_id]
-            writing.check_remove(
-                run_id, dict(heads), {branch: self._head(run_id, branch) or (0, "") for _, branch in mine}
-            )
+            writing.check_remove(run_id, heads, {branch: self._head(run_id, branch) or (0, "") for _, branch in mine})
             for key in mine:
                 del self._journals[key], self._touched[key]
 
@@ -87,9 +85,9 @@ class _MemoryStore:
     def places(self, part: str = "", *, limit: int | None = None, before: str | None = None) -> list[CheckpointInfo]:
         with self._lock:
             found = [
-                reading.checkpoint_info(journal[0].commit["run"], checkpoint, left)
+                reading.checkpoint_info(journal[0].commit["run"], checkpoint, ranges)
                 for journal in self._journals.values()
-                for left in [abandoned(rewinds_of(journal))]
+                for ranges in [abandoned(rewinds_of(journal))]
                 for checkpoint in reading.live_checkpoints(journal)
                 if part in checkpoint["id"] and (before is None or checkpoint["id"] < before)
             ]

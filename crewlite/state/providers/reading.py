@@ -58,8 +58,8 @@ def in_order(branches: Iterable[BranchInfo]) -> list[BranchInfo]:
     return sorted(made, key=lambda info: info.uid, reverse=True)
 
 
-def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord, left: Ranges = ()) -> CheckpointInfo:
-    """Build the item of a listing for a checkpoint. `left`: the ranges of commits that its branch has abandoned."""
+def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord, abandoned: Ranges = ()) -> CheckpointInfo:
+    """Build the item of a listing for a checkpoint. `abandoned`: the abandoned ranges of commits of its branch."""
     return CheckpointInfo(
         id=checkpoint["id"],
         run_id=run["run_id"],
@@ -70,7 +70,7 @@ def checkpoint_info(run: Mapping[str, Any], checkpoint: CheckpointRecord, left: 
         address=checkpoint["address"],
         label=checkpoint.get("label"),
         created_at=checkpoint["at"],
-        abandoned=is_abandoned(checkpoint["seq"], left),
+        abandoned=is_abandoned(checkpoint["seq"], abandoned),
     )
 
 

@@ -45,7 +45,7 @@ class RawBranch:
     """The time of the last commit or sign of life, in seconds since the epoch."""
     handle: Any
     """The store's own key for the branch; the doctor only passes it back."""
-    homeless: bool = False
+    orphaned: bool = False
     """Whether the store has only commits, and cannot tell to which branch they belong."""
 
     @property

@@ -186,7 +186,7 @@ class SqliteStore:
     def remove(self, run_id: str, heads: Mapping[str, Head]) -> None:
         with self._database.writing():
             rows = self._database.ask("SELECT name, seq, head FROM branch WHERE run_id=?", (run_id,)).fetchall()
-            writing.check_remove(run_id, dict(heads), {name: (seq, head) for name, seq, head in rows})
+            writing.check_remove(run_id, heads, {name: (seq, head) for name, seq, head in rows})
             self._database.run("DELETE FROM place WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)", (run_id,))
             self._database.run("DELETE FROM entry WHERE branch_id IN (SELECT id FROM branch WHERE run_id=?)", (run_id,))
             self._database.run("DELETE FROM branch WHERE run_id=?", (run_id,))
@@ -215,14 +215,14 @@ class SqliteStore:
         rows, rewinds = self._database.read(
             lambda db: (db.execute(*asked).fetchall(), db.execute(_REWINDS).fetchall()), nothing
         )
-        left = _abandoned(rewinds)
+        ranges_of = _abandoned(rewinds)
         found = []
         for *row, total in rows:
             if total is not None and total != row_digest(row):
                 log.warning("%s: the row of checkpoint %s was changed: left out of the list", self.location, row[0])
                 continue
             info = CheckpointInfo(*row)
-            ranges = left.get((info.run_id, info.branch), ())
+            ranges = ranges_of.get((info.run_id, info.branch), ())
             found.append(replace(info, abandoned=True) if is_abandoned(info.seq, ranges) else info)
         return found
 
@@ -283,7 +283,7 @@ class SqliteStore:
                 "ON CONFLICT (run_id, name) DO NOTHING",
                 (self._next_number(*key), *key, run["uid"], *commit.head, writing.committed_at(commit)),
             )
-            if row.rowcount and writing.pays_anew(commit) and commit.branch in self._set_aside(commit.run_id):
+            if row.rowcount and writing.begins_from_nothing(commit) and commit.branch in self._set_aside(commit.run_id):
                 warning = "%s: commits of run %r were set aside by the doctor: it begins anew, and pays again for them"
                 log.warning(warning, self.location, commit.run_id)
             return row.lastrowid if row.rowcount else None

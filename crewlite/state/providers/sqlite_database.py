@@ -140,7 +140,7 @@ class Database:
         if not exists(self._path):
             return otherwise
         try:
-            with self.readers.one() as db:
+            with self.readers.connection() as db:
                 return ask(db) if version_of(db, self.location) else otherwise
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if not exists(self._path):  # it was deleted after the check above
@@ -248,7 +248,7 @@ def problem_with_file(path: Path) -> str:
     try:
         if not path.is_file() or path.stat().st_size < _SMALLEST:  # SQLite would accept it as a new database
             return another
-        with Readers(path).one() as db:
+        with Readers(path).connection() as db:
             db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except OSError as error:
         return f"cannot be read ({error}); choose another location"

@@ -30,11 +30,11 @@ class Readers:
         """The open connections that no thread uses, each with its files."""
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[sqlite3.Connection]:
+    def connection(self) -> Iterator[sqlite3.Connection]:
         """Use a spare connection, or a new one."""
         with between_forks:
             file = file_id(self._path)  # before it is opened: if it is replaced just then, it is not kept
-            db, keeps = self._taken() or _opened(self._path)
+            db, keeps = self._take() or _opened(self._path)
             try:
                 yield db
             except BaseException:
@@ -55,7 +55,7 @@ class Readers:
             while True:
                 self._close(self._spare.pop()[0])
 
-    def _taken(self) -> tuple[sqlite3.Connection, bool] | None:
+    def _take(self) -> tuple[sqlite3.Connection, bool] | None:
         """Take a spare connection to the files that are there; None if there is none. Closes one to other files."""
         with contextlib.suppress(IndexError):  # another thread may be faster
             db, files = self._spare.pop()

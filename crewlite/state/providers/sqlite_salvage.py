@@ -93,15 +93,15 @@ class _SqliteSalvage:
             self._orphans[run_id] = [row for rows in again for run, row in rows if run == run_id]
         lost = {row.id for rows in self._orphans.values() for row in rows}
         known_rows = (_Row(*row) for row in self._db.execute(query, (run_id,)))
-        rows, homeless = {row.name: row for row in known_rows if row.id not in lost}, list[_Row]()
+        rows, orphaned = {row.name: row for row in known_rows if row.id not in lost}, list[_Row]()
         for orphan in self._orphans.get(run_id, ()):
             rival = rows.get(orphan.name)
             if orphan.name and not (rival and self._db.execute(_ANY, (rival.id,)).fetchone()):
                 rows[orphan.name] = orphan
             else:
-                homeless.append(orphan)
-        found = [self._raw(run_id, row, homeless=True) for row in homeless]
-        return [*found, *(self._raw(run_id, row, homeless=False) for row in rows.values())]
+                orphaned.append(orphan)
+        found = [self._raw(run_id, row, orphaned=True) for row in orphaned]
+        return [*found, *(self._raw(run_id, row, orphaned=False) for row in rows.values())]
 
     def ending(self, raw: RawBranch, sound: Sequence[Entry], problem: str | None) -> tuple[str, str] | None:
         """Return (code, sentence) if the row of a branch does not name its last entry as its head; None otherwise."""
@@ -190,11 +190,11 @@ class _SqliteSalvage:
                 found.append((run_said, _Row(number, name_said, uid, 0, "", 0.0, there=False)))
         return found
 
-    def _raw(self, run_id: str, row: _Row, *, homeless: bool) -> RawBranch:
-        where = f"{self._path}, branch {row.id}" if homeless else f"{self._path}, run {run_id}, branch {row.name}"
+    def _raw(self, run_id: str, row: _Row, *, orphaned: bool) -> RawBranch:
+        where = f"{self._path}, branch {row.id}" if orphaned else f"{self._path}, run {run_id}, branch {row.name}"
         query = "SELECT sum, body, seq FROM entry WHERE branch_id IS ? ORDER BY seq"
         records = [RawCommit(*found) for found in self._db.execute(query, (row.id,))]
-        return RawBranch(run_id, row.name, where, records, row.touched, row, homeless)
+        return RawBranch(run_id, row.name, where, records, row.touched, row, orphaned)
 
     def _quarantine_checkpoints(self, among: str, given: Sequence[Any], run_id: str, branch: str) -> list[Statement]:
         aside = (now().isoformat(), "not as its journal says", run_id, branch)

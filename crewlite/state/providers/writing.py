@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from crewlite.errors import BranchConflictError, StoreError
@@ -14,7 +14,7 @@ from crewlite.state.providers.base import BranchInfo, Commit
 from crewlite.state.providers.reading import sound_part
 
 
-def pays_anew(commit: Commit) -> bool:
+def begins_from_nothing(commit: Commit) -> bool:
     """Return whether a commit begins a run from nothing: it creates a branch, is no fork, and brings no later commits.
 
     Whoever imports a run, or stores one that was in memory, brings all its commits at once.
@@ -152,7 +152,7 @@ def check_bases(commits: Sequence[Commit]) -> None:
         made |= {(commit.branch, entry.head) for entry in commit.entries}
 
 
-def check_remove(run_id: str, expected: dict[str, Head], found: dict[str, Head]) -> None:
+def check_remove(run_id: str, expected: Mapping[str, Head], found: Mapping[str, Head]) -> None:
     """Raise BranchConflictError if the heads of a run, now `found`, are not as `expected`."""
     for branch in sorted(expected.keys() | found.keys()):
         was, now = expected.get(branch, (0, "")), found.get(branch)

@@ -19,7 +19,7 @@ from crewlite.encoding.codec import Json, decode
 from crewlite.errors import RefError, did_you_mean, meant, nearest
 from crewlite.ids import short
 from crewlite.refs import Ref, parse
-from crewlite.state.format.checkpoints import along, recorded_in
+from crewlite.state.format.checkpoints import position_of, recorded_in
 from crewlite.state.format.commit import CheckpointRecord, RunStart
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record, replay
@@ -61,21 +61,50 @@ class Checkpoints:
         record.checkpoints.forget(lacks)
         self.record = record
 
-    def recorded(self, then: Record | None = None, *, abandoned: bool = False) -> list[CheckpointRecord]:
-        """Return the records of all checkpoints, first to last; with `then`, those up to its last commit.
+    def all(self, then: Record | None = None, *, abandoned: bool = False) -> list[Checkpoint]:
+        """Return all checkpoints, first to last; with `then`, an earlier state of the record, those up to its end.
 
-        `then`: an earlier state of the record. `abandoned`: include checkpoints that a rewind had abandoned by then.
+        `abandoned`: include checkpoints that a rewind had abandoned by then.
         """
+        return [self._of(one) for one in self._recorded(then, abandoned=abandoned)]
+
+    def newest(self, then: Record | None = None) -> Checkpoint | None:
+        """Return the last checkpoint of those that `all` returns; None if there is none."""
+        recorded = self._recorded(then)
+        return self._of(recorded[-1]) if recorded else None
+
+    def chosen(self, target: object) -> Checkpoint:
+        """Return the checkpoint of a branch that `target` names: its `version`, which counts from 1, or a ref.
+
+        Raises RefError if it names none of them or several, ConfigError if it is neither.
+        """
+        known = self.all()
+        if isinstance(target, int) and not isinstance(target, bool):
+            if found := next((one for one in known if one.version == target), None):
+                return found
+            versions = [f"{one.version} ({one.label or short(one.id)})" for one in known]
+            raise RefError(f"version {target}", "names no checkpoint of this branch", versions)
+        if not isinstance(target, str):
+            raise no_checkpoint(target, "a Checkpoint, the version of one, or a ref")
+        file = os.path.basename(target) if target.endswith(".json") else None  # any path to it
+        for one in known:
+            if target in (one.ref, one.id) or os.path.basename(one.ref) == file:
+                return one
+        ref = parse(target)
+        at = ref.at if ref.at or ref.path == "latest" else ref.path
+        return self._of(named_by(ref._replace(at=at), self.record, target))
+
+    def _recorded(self, then: Record | None, *, abandoned: bool = False) -> list[CheckpointRecord]:
         record = then or self.record
         known = (one for one in self.record.checkpoints.values() if one["seq"] <= record.seq)
-        return sorted((one for one in known if abandoned or record.counts(one["seq"])), key=along)
+        return sorted((one for one in known if abandoned or record.is_valid(one["seq"])), key=position_of)
 
     def find(self, identifier: str) -> Checkpoint | None:
         """Return the checkpoint with this id; None if there is none."""
         found = self.record.checkpoints.get(identifier)
-        return found and self.of(found)
+        return found and self._of(found)
 
-    def of(self, recorded: CheckpointRecord) -> Checkpoint:
+    def _of(self, recorded: CheckpointRecord) -> Checkpoint:
         """Return the checkpoint with this record, the same object each time."""
         name = recorded["id"]
         if name not in self._built:
@@ -107,7 +136,7 @@ class RecordView(NamedTuple):
         return cls(*record.head, record.run, record.paid.so_far(), record.values, record.kept.versions, history)
 
 
-def newest(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
+def at_head(record: Record, checkpoint: CheckpointRecord, ref: str) -> Checkpoint:
     """Build the checkpoint that the last commit of a record created."""
     return _build(checkpoint, record, RecordView.of(record), record.run["branch"], ref)
 
@@ -132,7 +161,7 @@ def _build(checkpoint: CheckpointRecord, record: Record, then: RecordView, branc
         _values=then.values,
         _versions=then.versions,
         _history=then.history,
-        abandoned=not record.counts(checkpoint["seq"]),
+        abandoned=not record.is_valid(checkpoint["seq"]),
     )
 
 
@@ -167,39 +196,17 @@ def by_place(checkpoints: Iterable[C]) -> list[NamedPlace[C]]:
     ]
 
 
-def chosen(checkpoints: Checkpoints, target: object) -> Checkpoint:
-    """Return the checkpoint of a branch that `target` names: its `version`, which counts from 1, or a ref.
-
-    Raises RefError if it names none of them or several, ConfigError if it is neither.
-    """
-    known = [checkpoints.of(one) for one in checkpoints.recorded()]
-    if isinstance(target, int) and not isinstance(target, bool):
-        if found := next((one for one in known if one.version == target), None):
-            return found
-        versions = [f"{one.version} ({one.label or short(one.id)})" for one in known]
-        raise RefError(f"version {target}", "names no checkpoint of this branch", versions)
-    if not isinstance(target, str):
-        raise no_checkpoint(target, "a Checkpoint, the version of one, or a ref")
-    file = os.path.basename(target) if target.endswith(".json") else None  # any path to it
-    for one in known:
-        if target in (one.ref, one.id) or os.path.basename(one.ref) == file:
-            return one
-    ref = parse(target)
-    at = ref.at if ref.at or ref.path == "latest" else ref.path
-    return checkpoints.of(named_by(ref._replace(at=at), checkpoints.record, target))
-
-
 def named_by(ref: Ref, record: Record, text: str) -> CheckpointRecord:
     """Return the checkpoint that `@...` names or, with `~n`, its n-th predecessor. Raises RefError; `text`: the ref."""
-    checkpoints = sorted(record.checkpoints.values(), key=lambda one: (record.counts(one["seq"]), *along(one)))
-    counting = [one for one in checkpoints if record.counts(one["seq"])]  # behind the abandoned ones
-    found = _end_of_turn(record, counting, ref.at) or _meant(counting, ref.at) or _meant(checkpoints, ref.at)
+    checkpoints = sorted(record.checkpoints.values(), key=lambda one: (record.is_valid(one["seq"]), *position_of(one)))
+    valid = [one for one in checkpoints if record.is_valid(one["seq"])]  # behind the abandoned ones
+    found = _end_of_turn(record, valid, ref.at) or _meant(valid, ref.at) or _meant(checkpoints, ref.at)
     if len(found) != 1 or ref.back >= len(checkpoints):
         if ref.back:
-            raise RefError(text, _too_far(ref), _named(counting))
+            raise RefError(text, _too_far(ref), _named(valid))
         if not found:
             raise _no_checkpoint(
-                record, text, ref.at or "", checkpoints, _turns_with_checkpoints(record, counting, ref.at)
+                record, text, ref.at or "", checkpoints, _turns_with_checkpoints(record, valid, ref.at)
             )
         many = f"matches {len(found)} checkpoints of this branch: give more of the id"
         raise RefError(text, many, _named(checkpoints))
@@ -209,7 +216,7 @@ def named_by(ref: Ref, record: Record, text: str) -> CheckpointRecord:
         while checkpoint and checkpoint["seq"] == here:  # a label has made a second one at the same place
             checkpoint = record.checkpoints.get(record.checkpoints.parent(checkpoint) or "")
     if checkpoint is None:
-        raise RefError(text, _too_far(ref), _named(counting))
+        raise RefError(text, _too_far(ref), _named(valid))
     return checkpoint
 
 

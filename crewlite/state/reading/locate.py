@@ -31,6 +31,7 @@ from crewlite.state.providers.database_files import is_database
 from crewlite.state.providers.reading import checkpoint_info
 from crewlite.state.reading.checkpoints import named_by
 from crewlite.state.reading.located import Located
+from crewlite.texts.resuming import branch_ref
 from crewlite.texts.wording import number_of
 
 _TAIL = re.compile(r"abandoned:([1-9]\d{0,8})")
@@ -189,14 +190,14 @@ def no_run(ref: str, name: str, problem: str, branches: Iterable[BranchInfo]) ->
     They are listed by similarity if one may be meant; otherwise in their order.
     `branches`: those of the location, newest run first, as a store lists them.
     """
-    known = [one.run_id if one.branch == "main" else f"{one.run_id}/{one.branch}" for one in branches]
+    known = [branch_ref(one.run_id, one.branch) for one in branches]
     hint = meant(name, known)
     if hint:
         return RefError(ref, f"{problem}; {hint}", nearest(name, known))
     return RefError(ref, problem, known)
 
 
-def check_stands(found: Located) -> None:
+def check_not_abandoned(found: Located) -> None:
     """Raise RefError if a ref names the last of the commits that a rewind abandoned: nothing can be added there."""
     if found.abandoned is not None:
         raise RefError(found.ref, "was abandoned by a rewind and cannot change: fork it, or rewind the branch to it")

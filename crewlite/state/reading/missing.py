@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from crewlite.errors import RefError, did_you_mean, meant, nearest
-from crewlite.state.format.addresses import bare_name, hollow, leaf, outer
+from crewlite.state.format.addresses import bare_name, leaf, outer, pruned_around
 from crewlite.state.format.record import Record
 
 
@@ -21,7 +21,7 @@ def no_step(address: str, problem: str, record: Record, candidates: Sequence[str
     finished, begun = record.outcomes, {event.address for event in record.events}
     others = [at for at in finished if at] if candidates is None else candidates
     known = {*others, *(begun - finished.keys())} - {""}
-    around = hollow(address, finished, begun)
+    around = pruned_around(address, finished, begun)
     if address not in begun and (alike := spelt_alike(address, known)):
         return RefError(
             address, f"{problem}; {did_you_mean(alike[0])}", [*(at for at in alike if at in others), *others]

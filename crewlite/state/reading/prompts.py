@@ -21,7 +21,7 @@ from crewlite.state.format.earlier import definition_at, inputs_at
 from crewlite.state.format.record import Record
 from crewlite.state.reading.conversation import Turn, turns_of
 from crewlite.state.reading.missing import no_step
-from crewlite.state.reading.shown import as_text, plain, said
+from crewlite.state.reading.shown import as_text, outcome_as_text, plain
 from crewlite.system.forked import cached_property
 from crewlite.texts import templates
 
@@ -106,7 +106,7 @@ class Prompts:
         opened = len(found.parts)
         for n in range(number) if whole else range(max(number - 1, 0), number):
             if whole:
-                text = said(kinds.LLM, self._record.value(talk[n].reply.address))
+                text = outcome_as_text(kinds.LLM, self._record.value(talk[n].reply.address))
                 found.parts.append(PromptPart("assistant", "reply", text, talk[n].reply.address))
             if isinstance(turn := talk[n].reply.value, dict) and turn.get("finish") == OVERFLOW:
                 del found.parts[opened:]
@@ -162,7 +162,7 @@ class Prompts:
         record, turn, before = self._record, talk[n], len(found.parts)
         for call in turn.calls:
             if call in record.outcomes:
-                found.parts.append(PromptPart("tool", "result", said(kinds.TOOL, record.value(call)), call))
+                found.parts.append(PromptPart("tool", "result", outcome_as_text(kinds.TOOL, record.value(call)), call))
         prefix, number = prefix_beside(turn.reply.address), 1
         while verdict := record.outcomes.get(at := f"{prefix}{kinds.GUARDRAIL.name}#{number}"):
             number += 1

@@ -9,7 +9,7 @@ from crewlite.encoding.codec import Json
 from crewlite.state.format.fields import are_pairs
 
 
-def said(kind: kinds.Kind, value: Json) -> str:
+def outcome_as_text(kind: kinds.Kind, value: Json) -> str:
     """Return the outcome of a step as text: of a model call the reply and the calls it requests, of a task its text."""
     given = kind.given(value)
     speaks = kind.asks_model or kind.is_call or kind.worker == "model" or kind is kinds.TURN

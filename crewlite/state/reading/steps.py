@@ -210,7 +210,7 @@ def model_of(outcome: Outcome | None) -> str | None:
     return replied or outcome.provenance.get("model")
 
 
-def standing(record: Record, address: str) -> Outcome | None:
+def valid_outcome(record: Record, address: str) -> Outcome | None:
     """Return the outcome of a step; None if there is none, or a later attempt at the step has failed."""
     outcome, failed = record.outcomes.get(address), record.last_attempt(address)
     return None if outcome and failed and failed.order > outcome.order else outcome

@@ -13,15 +13,15 @@ from crewlite.errors import CrewliteError
 from crewlite.pages.rendering import beginning, rendered
 from crewlite.state.comparing.page import FOLDER, for_parts
 from crewlite.state.comparing.run_diff import compare
-from crewlite.state.format.addresses import in_order
+from crewlite.state.format.addresses import as_tree
 from crewlite.state.format.record import Record
 from crewlite.state.format.times import CountedUsage, Times
 from crewlite.state.journal.lineage import UNREADABLE, readable_branches
 from crewlite.state.providers import Store
 from crewlite.state.reading.checkpoints import by_place
 from crewlite.state.reading.prompts import Prompts
-from crewlite.state.reading.shown import as_text, plain, said
-from crewlite.state.reading.steps import StepView, model_of, standing, steps_of
+from crewlite.state.reading.shown import as_text, outcome_as_text, plain
+from crewlite.state.reading.steps import StepView, model_of, steps_of, valid_outcome
 from crewlite.state.run_history import RunHistory
 
 cut = partial(beginning, most=6_000)  # what is shown of a text
@@ -110,15 +110,15 @@ def _rows(record: Record) -> list[Shown]:
     prompts, spent, steps = Prompts(record), CountedUsage(record), {step.address: step for step in steps_of(record)}
     begun = datetime.fromisoformat(record.started_at)
     by_time = sorted(steps, key=lambda at: (began := steps[at].begun_at) is None or began.timestamp())  # unknown: last
-    return [_row(record, prompts, spent, steps[address], begun) for address in in_order(by_time) if address in steps]
+    return [_row(record, prompts, spent, steps[address], begun) for address in as_tree(by_time) if address in steps]
 
 
 def _row(record: Record, prompts: Prompts, spent: CountedUsage, step: StepView, begun: datetime) -> Shown:
-    outcome, kind = standing(record, step.address), kinds.of(step.kind)
+    outcome, kind = valid_outcome(record, step.address), kinds.of(step.kind)
     asks = kind.asks_model and outcome is not None
     last = step.attempts[-1] if step.attempts else None
     if outcome:
-        output = "" if kind is kinds.CREW else said(kind, record.value(step.address))
+        output = "" if kind is kinds.CREW else outcome_as_text(kind, record.value(step.address))
     else:
         output = f"{last.error_type}: {last.message}" if last else ""
     used = step.usage if asks else spent.of(step.address)

@@ -23,11 +23,11 @@ from crewlite.state.format.entry import unsealed
 from crewlite.state.journal import manual
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.journal.states import Late
+from crewlite.state.journal.states import OutsideValues
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
 from crewlite.state.reading.checkpoint import Checkpoint
-from crewlite.state.reading.checkpoints import Checkpoints, chosen, newest
+from crewlite.state.reading.checkpoints import Checkpoints, at_head
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.values.mapping import NamedValues
 from crewlite.usage import NO_USAGE, Usage
@@ -43,7 +43,7 @@ class Bag(NamedValues):
         self._journal = journal
         self._address = address
         """The address of the step to which the changes belong; "" for the run itself."""
-        self._late: Late | None = None
+        self._late: OutsideValues | None = None
         self._paid = NO_USAGE
         """The usage added through this object."""
 
@@ -123,15 +123,12 @@ class Bag(NamedValues):
 
         Leaves out those that a rewind has abandoned. Raises StoreError if the run has ended or cannot be saved.
         """
-        found = self._read()
-        return [found.of(one) for one in found.recorded()]
+        return self._read().all()
 
     @property
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint of this branch; None if there is none."""
-        found = self._read()
-        recorded = found.recorded()
-        return found.of(recorded[-1]) if recorded else None
+        return self._read().newest()
 
     def _read(self) -> Checkpoints:
         journal = self._open()
@@ -158,7 +155,7 @@ class Bag(NamedValues):
             StoreError: the change was not saved.
             BranchConflictError, RunCancelled: another process has taken the branch, or cancelled the run.
         """
-        found = target if isinstance(target, Checkpoint) else chosen(self._read(), target)
+        found = target if isinstance(target, Checkpoint) else self._read().chosen(target)
         self._put_back(found.coded_values(), found)
 
     def _rollback(self) -> Callable[[BaseException], None]:
@@ -210,7 +207,7 @@ class Bag(NamedValues):
         journal = self._journal
 
         def seen(parts: CommitParts) -> tuple[CommitParts, Checkpoint]:
-            return parts, newest(journal.record, parts["place"], manual.ref_of(journal, parts["place"]))
+            return parts, at_head(journal.record, parts["place"], manual.ref_of(journal, parts["place"]))
 
         return manual.change(journal, lambda: self._snapshot_parts(label, metadata), seen)
 

@@ -9,7 +9,7 @@ from crewlite.concurrency import background
 from crewlite.errors import BranchConflictError, CrewliteError, StoreUnusable, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.record import Record
-from crewlite.state.format.rewinds import own_of
+from crewlite.state.format.rewinds import own_entries
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import UNREADABLE, find_lineage
@@ -92,7 +92,7 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
     if record.claim and touched != before:
         return _read(store, queue, target)  # its holder was alive when it was read, and has ended since
     queue.seq, queue.sum = record.head
-    queue.read = own_of(found.entries)
+    queue.read = own_entries(found.entries)
     try:
         queue.upkeep.bases = bases(store.branches(target.run_id), target.branch)
     except UNREADABLE:  # a fork that cannot be read may start from any checkpoint, so none is dropped

@@ -153,7 +153,7 @@ def _answered(
         waiting = [item["address"] for item in record.waiting]
         if address in record.intents and address not in record.outcomes:
             advice = InDoubt.advice({address: record.begun_once.get(address, 1)}, kind=record.kind)
-            raise RefError(address, f"is no question but a call in doubt. {advice}")
+            raise RefError(address, f"is not a question but a call in doubt. {advice}")
         none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
     if asked is None:
@@ -187,7 +187,7 @@ def _misfits(asked: AskedQuestion, answer: GivenAnswer) -> bool:
     return bool(misfit(decode_answer(answer, schema), schema))
 
 
-def unheard(record: Record) -> frozenset[str]:
+def answered_but_unused(record: Record) -> frozenset[str]:
     """Return the addresses of answered questions whose steps have not recorded the answer as their outcome yet."""
     return frozenset(asked["address"] for asked in record.current if record.answer_to(asked))
 
@@ -213,7 +213,9 @@ def _check_is_last(record: Record, address: str) -> None:
         raise RefError(address, "is about an earlier failure than the last one", last)
 
 
-def given(record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False) -> list[GivenAnswer]:
+def new_answers(
+    record: Record, answers: Mapping[str, Any], secrets: Secrets, *, changed: bool = False
+) -> list[GivenAnswer]:
     """Return the answers given to a kickoff, ready to be recorded. Leaves out answers that are recorded already.
 
     Answers at addresses that are not questions to people are ignored. `changed`: whether the inputs differ from the

@@ -122,7 +122,7 @@ class _Visit:
 
     def _branch(self, raw: RawBranch) -> list[Entry]:
         """Check a branch, and repair it if the caller wants that. Return its valid entries."""
-        if raw.homeless:
+        if raw.orphaned:
             self._cut("damaged_journal", raw, (), "its commits belong to no branch that is stored here", "")
             return []
         try:

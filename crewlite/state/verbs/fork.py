@@ -114,7 +114,7 @@ def fork(
     return Located(found.provider, found.location, found.run_id, name)
 
 
-def tried(found: Located, changed: Changes, check: Callable[[Record], None]) -> Located:
+def fork_in_memory(found: Located, changed: Changes, check: Callable[[Record], None]) -> Located:
     """Create the fork in memory only, for a preview, with no event. Raises what `fork` raises, but no StoreError."""
     provider = InMemoryProvider()
     there = provider.open(found.location)

@@ -11,7 +11,7 @@ from crewlite.state.format.checkpoints import recorded_in
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.format.rewinds import own_of
+from crewlite.state.format.rewinds import own_entries
 from crewlite.state.journal import lineage
 from crewlite.state.journal.journal import Journal, journal_of
 from crewlite.state.journal.manual import name_checkpoint, outcome_unless_over
@@ -40,9 +40,9 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
         total = next((entry.sum for entry in lines[found.branch] if entry.seq == found.seq), None)
         if total is None or found.id not in record.checkpoints:
             raise lineage.gone(store, found.ref, "checkpoint")
-        if same := _existing(lines, found, total, name, abandoned=not record.counts(found.seq)):
+        if same := _existing(lines, found, total, name, abandoned=not record.is_valid(found.seq)):
             is_last = same[1] == lines[same[0]][-1].commit.get("place", {}).get("id")
-            return [lineage.stored_already(own_of(lines[same[0]]))] if is_last else [], (*same, False)
+            return [lineage.last_commit_again(own_entries(lines[same[0]]))] if is_last else [], (*same, False)
         journal = journal_of(record.claim, store.location)
         if journal and (identifier := _give_at_work(store, journal, found, total, name)):
             return [], (found.branch, identifier, True)
@@ -101,7 +101,7 @@ def _existing(lines: Lines, found: Checkpoint, total: str, name: str, *, abandon
             continue  # most branches: they need not be replayed
         record, sums = Record.of(entries), {entry.seq: entry.sum for entry in entries}
         for other in record.checkpoints.values():
-            if other.get("label") == name and (abandoned or record.counts(other["seq"])):
+            if other.get("label") == name and (abandoned or record.is_valid(other["seq"])):
                 if sums[other["seq"]] == total:
                     return branch, other["id"]
                 raise _label_taken(name, found.run_id, branch, other)

@@ -13,15 +13,15 @@ from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord, CommitParts
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.format.turns import number_of_turn, state_of
+from crewlite.state.format.turns import number_of_turn, state_id_of
 from crewlite.state.journal.compaction import compact_entries, size
 from crewlite.state.journal.lineage import (
     UNREADABLE,
     each_readable,
     gone,
+    inherited_entries,
     journals_of_run,
-    standing_on,
-    stored_already,
+    last_commit_again,
     with_inherited,
 )
 from crewlite.state.journal.upkeep import bases, pinned_by_forks
@@ -71,7 +71,7 @@ def prune(
     if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
         raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
     limit = _seconds(older_than) if older_than is not None else None
-    return _Prune(store, keep_last, limit, dry_run).done()
+    return _Prune(store, keep_last, limit, dry_run).all()
 
 
 @dataclass(slots=True)
@@ -92,8 +92,8 @@ class _Prune:
     unreadable: list[str] = field(default_factory=list)
     """The ids of the runs that cannot be read, of those listed as far as they were tried."""
 
-    def done(self) -> Pruned:
-        """Prune oldest runs first, so that an interrupted prune still leaves each state its newest turn."""
+    def all(self) -> Pruned:
+        """Prune all runs, the oldest first, so that an interrupted prune still leaves each state its newest turn."""
         runs = {info.run_id: info for info in reversed(self.store.branches())}
         self.unreadable += _unlisted(self.store, runs)
         pruned = sum(each_readable(runs.values(), self._run, skipped=self.unreadable), Pruned())
@@ -123,12 +123,12 @@ class _Prune:
 
     def _pruned(self, run_id: str) -> Pruned:
         run = _Run(self.store, run_id)  # without branches if another process has deleted it meanwhile
-        kept = self._kept(run)
+        kept = self._reasons_to_keep(run)
         if earlier := run.turns_before(self.unreadable):
             self.states.setdefault(run.state, earlier)
         if not kept and run.journals and run.state not in self.states:
             return self._deleted(run)
-        done = self._left(run, kept)
+        done = self._kept_run(run, kept)
         if self.keep_last is not None:
             for branch in run.journals:
                 done += run.unless_busy(partial(run.compacted, branch, self.keep_last, dry_run=self.dry_run), branch)
@@ -141,7 +141,7 @@ class _Prune:
             del self.states[run.state]
         return done
 
-    def _left(self, run: _Run, kept: tuple[str, ...]) -> Pruned:
+    def _kept_run(self, run: _Run, kept: tuple[str, ...]) -> Pruned:
         """Note that a run stays, because of the branches `kept` or of an earlier turn of its state: report that one."""
         if run.state not in self.states:
             self.states[run.state] = kept
@@ -150,7 +150,7 @@ class _Prune:
             return Pruned(holding=holding)
         return Pruned()
 
-    def _kept(self, run: _Run) -> tuple[str, ...]:
+    def _reasons_to_keep(self, run: _Run) -> tuple[str, ...]:
         """Return the branches because of which a run stays: unfinished ones, and those that are not old enough."""
         return tuple(
             f"{run.run_id}/{branch}"
@@ -205,7 +205,7 @@ class _Run:
     def state(self) -> tuple[str, str]:
         """The definition and the id of the state of which the run is a turn; its own id if it is a turn of none."""
         main = self.records.get("main")
-        state_id = state_of(main) if main else None
+        state_id = state_id_of(main) if main else None
         is_turn = state_id is not None and number_of_turn(self.run_id, state_id) is not None
         return main.run["identity"] if main else "", state_id if state_id and is_turn else self.run_id
 
@@ -257,9 +257,9 @@ class _Run:
                 store.append([commit])
             own = [*own, *commit.entries]
         elif record.checkpoints.dropped and not dry_run:
-            store.append([stored_already(own)])
+            store.append([last_commit_again(own)])
         done = Pruned(checkpoints=tuple(one["id"] for one in gone))
-        before = standing_on(self.journals, branch)
+        before = inherited_entries(self.journals, branch)
         kept_entries = compact_entries(before, own, pinned_by_forks(self.branches, branch))
         if size(kept_entries) >= size(own):
             self.journals[branch] = own

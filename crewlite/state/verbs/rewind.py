@@ -15,9 +15,9 @@ from crewlite.events.event_bus import event_bus
 from crewlite.state.format.commit import CommitParts, RewindTarget
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.format.rewinds import ends_of_tails, own_of
+from crewlite.state.format.rewinds import ends_of_tails, own_entries
 from crewlite.state.journal.effects import check_effects
-from crewlite.state.journal.lineage import read_lineage, stored_already
+from crewlite.state.journal.lineage import last_commit_again, read_lineage
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.locate import abandoned_by
 from crewlite.state.reading.located import Located
@@ -45,10 +45,10 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
             f"so it cannot go back. Cancel it first ({in_shell(f'cancel {run_id}/{branch}', store.location)}), or fork "
             f"the place: {in_shell(f'fork {ref}', store.location)}",
         )
-        own = own_of(entries)
+        own = own_entries(entries)
         back, last = _target(entries, own, record, found, ref), own[-1]
         if last.commit.get("rewind", {}).get("seq") == back["seq"] and last.first == last.seq:  # it stands there
-            return [stored_already(own)], None
+            return [last_commit_again(own)], None
         if not allow_effects:
             check_effects(entries, back["seq"], ref)
         parts: CommitParts = {"rewind": back | ({"reason": said} if said else {}), "released": True}

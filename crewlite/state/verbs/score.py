@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from crewlite.encoding.codec import decode, encode
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
-from crewlite.state.format.rewinds import own_of
-from crewlite.state.journal.lineage import read_lineage, stored_already
+from crewlite.state.format.rewinds import own_entries
+from crewlite.state.journal.lineage import last_commit_again, read_lineage
 from crewlite.state.providers import Commit, Store
 from crewlite.state.subscriber import new_checkpoint
 from crewlite.state.verbs.from_outside import appended
@@ -62,6 +62,6 @@ def _found(store: Store, entries: Sequence[Entry], record: Record, judge: str) -
         about = decode(checkpoint.get("metadata") or {}) if checkpoint["trigger"] == TRIGGER else {}
         if result and (about.get("judge"), about.get("of")) == (judge, result.digest):
             if not store.places(checkpoint["id"]):
-                store.append([stored_already(own_of(entries))])
+                store.append([last_commit_again(own_entries(entries))])
             return RecordedScore(about["score"], about["reason"], Usage.of(about["usage"]))
     return None
