@@ -238,11 +238,12 @@ def damages(whole):
         "flipped": [*whole[:middle], whole[middle].replace(b'"at":"2', b'"at":"3'), *whole[middle + 1 :]],
         "missing": [*whole[:middle], *whole[middle + 1 :]],
         "moved": [*whole[:middle], whole[middle + 1], whole[middle], *whole[middle + 2 :]],
+        "doubled": [*whole[:middle], whole[middle - 1], *whole[middle:]],
         "not json": [*whole[:middle], b"\n", *whole[middle + 1 :]],
     }
 
 
-@pytest.mark.parametrize("damage", ["flipped", "missing", "moved", "not json"])
+@pytest.mark.parametrize("damage", ["flipped", "missing", "moved", "doubled", "not json"])
 def test_a_damaged_journal_is_set_aside_and_its_run_goes_on_at_its_newest_sound_commit(damage, store, journal):
     whole = lines(journal)
     damaged = b"".join(damages(whole)[damage])

@@ -190,10 +190,10 @@ def broken_locations(tmp_path):
     (tmp_path / "c" / "journal" / "r" / "main.jsonl").mkdir(parents=True)
     (tmp_path / "d.db").mkdir()
     (tmp_path / "file").write_text("a file")
-    return [tmp_path / "a", tmp_path / "b", tmp_path / "c", tmp_path / "d.db", tmp_path / "file" / "below.db"]
+    return [tmp_path / name for name in ("a", "b", "c", "d.db", "file/below.db", "file/below")]
 
 
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("which", range(6))
 def test_a_file_where_a_directory_should_be_and_the_reverse(which, tmp_path):
     location = broken_locations(tmp_path)[which]
     crew, llm = crew_at(location)

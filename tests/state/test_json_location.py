@@ -98,22 +98,14 @@ class Beside:
 # What a store knows of journals
 
 
-def test_a_reader_in_the_same_process_does_not_stop_the_run(store, location):
-    branch = Branch().add(claim=claim()).add(60)
-    store.append([branch.commit()])
-    other = JsonProvider().open(location)
-    own = store.read("run-1", "main")
-    other.rewrite("run-1", "main", own, compact_entries([], own, []))
-    store.read("run-1", "main")
-    store.append([branch.add().commit()])
-    assert store.read("run-1", "main")[-1] == branch.entries[-1]
-
-
-def test_a_journal_that_another_has_folded_takes_the_next_commit(store, location):
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_journal_that_another_has_compacted_takes_the_next_commit_also_if_it_is_read_before(store, location, reads):
     branch = Branch().add(claim=claim()).add(60)
     store.append([branch.commit()])
     own = store.read("run-1", "main")
     JsonProvider().open(location).rewrite("run-1", "main", own, compact_entries([], own, []))
+    if reads:
+        store.read("run-1", "main")
     store.append([branch.add().commit()])
     assert store.read("run-1", "main")[-1] == branch.entries[-1]
 

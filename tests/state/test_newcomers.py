@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -115,13 +114,6 @@ def test_a_bare_word_is_a_run_before_it_is_a_directory():
 def test_from_checkpoint_must_name_one(location):
     with pytest.raises(ConfigError, match="names no checkpoint"):
         crew_at(location).kickoff(from_checkpoint=CheckpointConfig(location=location))
-
-
-@pytest.mark.parametrize("older_than", [timedelta(days=-1), timedelta(days=999_999_999)])
-def test_how_long_ago_is_a_time_that_was(location, older_than):
-    crew_at(location).kickoff(run_id="r")
-    with History(location) as history, pytest.raises(ConfigError, match="wanted 0 or more days"):
-        history.prune(older_than=older_than)
 
 
 def test_a_directory_in_the_place_of_a_checkpoint_file_does_not_end_the_doctor(tmp_path):

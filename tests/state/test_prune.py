@@ -559,6 +559,9 @@ def test_prune_wants_to_be_told_what(config):
                 found.prune(**wrong)
         with pytest.raises(ConfigError, match="time zone"):
             found.prune(older_than=datetime(2026, 1, 1))
+        for days in (-1, 999_999_999):
+            with pytest.raises(ConfigError, match="wanted 0 or more days"):
+                found.prune(older_than=timedelta(days=days))
         assert len(found.checkpoints()) == 1
 
 

@@ -76,30 +76,6 @@ def kept(request, tmp_path):
     return kept
 
 
-def test_what_lies_between_no_longer_counts(kept):
-    record, before = kept.record(), kept.before
-    assert list(record.tasks) == ["task:t0"] and not record.finished
-    assert record.paid.total == before.paid.total, "what was paid stays paid"
-    assert record.checkpoints.newest["address"] == "task:t0"
-    assert set(record.checkpoints) == set(before.checkpoints), "the checkpoints between are still there"
-    with kept.history() as history:
-        (run,) = history.runs()
-        assert run.status != "finished" and [step.address for step in run.steps if step.kind == "task"] == ["task:t0"]
-        found = {one.address: one.tasks for one in (*run.checkpoints(), *run.abandoned[0].checkpoints())}
-        assert found["task:t1"] == ("task:t0", "task:t1") and found["task:t0"] == ("task:t0",)
-
-
-def test_the_run_goes_on_from_there(kept):
-    crew = kept.crew("B", "C")
-    assert raws(crew.kickoff(run_id="r")) == ["a", "B", "C"]
-    record = kept.record()
-    assert list(record.tasks) == ["task:t0", "task:t1", "task:t2"]
-    again = place_of(record, "task:t1", 1)
-    assert again["parent"] == place_of(record, "task:t0")["id"]
-    assert again["version"] > max(place["version"] for place in kept.before.checkpoints.values())
-    assert raws(kept.crew().kickoff(run_id="r")) == ["a", "B", "C"], "a finished run answers as before"
-
-
 def test_steps_behind_that_place_begin_anew(kept):
     said = kept.crew().preview(from_checkpoint="r")
     assert [(step.address, step.why) for step in said if step.verdict == "runs"][0] == ("task:t1", "was never recorded")
@@ -107,14 +83,6 @@ def test_steps_behind_that_place_begin_anew(kept):
     with event_bus.on(TaskStartedEvent, lambda source, event: begun.append((event.address, event.resumed))):
         kept.crew("B", "C").kickoff(run_id="r")
     assert begun == [("task:t1", False), ("task:t2", False)]
-
-
-def test_a_branch_may_go_back_again_and_to_what_it_had_left(kept):
-    kept.crew("B", "C").kickoff(run_id="r")
-    kept.go_back(place_of(kept.record(), "task:t1", 0)["seq"])
-    record = kept.record()
-    assert list(record.tasks) == ["task:t0", "task:t1"] and record.epoch == 2
-    assert raws(kept.crew("c2").kickoff(run_id="r")) == ["a", "b", "c2"]
 
 
 @pytest.mark.parametrize(("number", "expected"), [(0, ["a", "b", "X"]), (1, ["a", "B", "X"])], ids=["left", "live"])

@@ -55,6 +55,14 @@ def kept(request, tmp_path):
     return made(str(tmp_path / f"first{'.db' if request.param == 'sqlite' else ''}"), provider), provider
 
 
+@pytest.fixture
+def exported(tmp_path):
+    made(tmp_path / "first")
+    with History(tmp_path / "first") as history:
+        history.export("r", tmp_path / "run.json")
+    return tmp_path / "run.json"
+
+
 def views(history):
     """All that a reader can ask of the runs at a location."""
     return {
@@ -107,24 +115,24 @@ def test_an_exported_file_is_json_of_one_line_an_entry(kept, tmp_path):
         assert history.run("r/other/way").digest == history.run("r").digest == digest
 
 
-def test_the_digest_moves_with_any_branch(tmp_path):
-    made(tmp_path / "store")
-    with History(tmp_path / "store") as history:
+def test_the_digest_moves_with_any_branch_and_a_run_that_went_on_is_another(exported, tmp_path):
+    with History(tmp_path / "first") as history:
         before = history.run("r").digest
         history.fork("r@task:t0", branch="third")
         between = history.run("r").digest
-    crew_at(tmp_path / "store", ["c"]).kickoff(run_id="r")
-    with History(tmp_path / "store") as history:
+        with pytest.raises(RunExists):
+            history.import_run(exported)
+    crew_at(tmp_path / "first", ["c"]).kickoff(run_id="r")
+    with History(tmp_path / "first") as history:
         assert len({before, between, history.run("r").digest}) == 3
 
 
 @pytest.mark.parametrize("name", ["store", "store.db"])
-def test_an_imported_unfinished_run_goes_on_where_the_original_was(name, tmp_path):
-    made(tmp_path / "first")
-    with History(tmp_path / "first") as history:
-        history.export("r", tmp_path / "run.json")
+def test_an_imported_unfinished_run_goes_on_where_the_original_was(name, exported, tmp_path):
     with History(tmp_path / name, make=True) as history:
-        assert history.import_run(tmp_path / "run.json").status == "failed"
+        assert history.import_run(exported).status == "failed"
+        checkpoints = [checkpoint for run in history.runs() for checkpoint in run.checkpoints()]
+        assert {history.run(checkpoint.ref).run_id for checkpoint in checkpoints} == {"r"}
     crew = crew_at(tmp_path / name, ["c"])
     result = crew.kickoff(run_id="r")
     assert [output.raw for output in result.tasks_output] == ["a", "b", "c"]
@@ -135,31 +143,20 @@ def test_an_imported_unfinished_run_goes_on_where_the_original_was(name, tmp_pat
         assert [step.address for step in fork.steps if step.kind == "task"] == ["task:t0", "task:t1"]
 
 
-@pytest.mark.parametrize("name", ["store", "store.db"])
-def test_every_checkpoint_of_an_imported_run_can_be_named(name, tmp_path):
-    made(tmp_path / "first")
-    with History(tmp_path / "first") as history:
-        history.export("r", tmp_path / "run.json")
-    with History(tmp_path / name, make=True) as history:
-        history.import_run(tmp_path / "run.json")
-        checkpoints = [checkpoint for run in history.runs() for checkpoint in run.checkpoints()]
-        assert checkpoints
-        for checkpoint in checkpoints:
-            assert history.run(checkpoint.ref).run_id == "r"
-
-
-def test_a_folded_run_moves_as_it_is(tmp_path):
-    location = made(tmp_path / "first")
-    store = JsonProvider().open(str(location))
+def test_a_compacted_run_moves_as_it_is_and_is_the_same_run(exported, tmp_path):
+    store = JsonProvider().open(str(tmp_path / "first"))
     assert compact_branch(store, "r", "main") > 0
-    with History(location) as history:
-        digest = history.export("r", tmp_path / "run.json")
+    compacted = store.read("r", "main")
+    with History(tmp_path / "first") as history:
+        digest = history.import_run(exported).digest
+        assert store.read("r", "main") == compacted
+        assert history.export("r", exported) == digest
         before = views(history)
     with History(tmp_path / "runs.db", make=True) as history:
-        assert history.import_run(tmp_path / "run.json").digest == digest
+        assert history.import_run(exported).digest == digest
         assert views(history) == before
         other = SqliteProvider().open(str(tmp_path / "runs.db"))
-        assert other.read("r", "main") == store.read("r", "main")
+        assert other.read("r", "main") == compacted
         other.close()
 
 
@@ -177,22 +174,8 @@ def test_importing_what_is_there_changes_nothing_and_brings_back_lost_checkpoint
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.json*")} == files
 
 
-def test_a_tidied_run_is_the_same_run(tmp_path):
-    location = made(tmp_path / "store")
-    with History(location) as history:
-        digest = history.export("r", tmp_path / "run.json")
-        store = JsonProvider().open(str(location))
-        compact_branch(store, "r", "main")
-        compacted = store.read("r", "main")
-        assert history.import_run(tmp_path / "run.json").digest == digest
-        assert store.read("r", "main") == compacted
-
-
 @pytest.mark.parametrize("name", ["store", "store.db"])
-def test_another_run_of_that_name_is_left_as_it_is(name, tmp_path):
-    made(tmp_path / "first")
-    with History(tmp_path / "first") as history:
-        history.export("r", tmp_path / "run.json")
+def test_another_run_of_that_name_is_left_as_it_is(name, exported, tmp_path):
     crew_at(tmp_path / name, ["x", "y", "z"]).kickoff(run_id="r")
     with History(tmp_path / name) as history:
         before = views(history)
@@ -203,24 +186,7 @@ def test_another_run_of_that_name_is_left_as_it_is(name, tmp_path):
         assert history.import_run(tmp_path / "run.json").digest == raised.value.wanted
 
 
-def test_a_run_that_went_on_since_is_another(tmp_path):
-    location = made(tmp_path / "store")
-    with History(location) as history:
-        history.export("r", tmp_path / "run.json")
-        history.fork("r", branch="third")
-        with pytest.raises(RunExists):
-            history.import_run(tmp_path / "run.json")
-
-
 # A file that is not as it was written is refused, and nothing is made.
-
-
-@pytest.fixture
-def exported(tmp_path):
-    made(tmp_path / "first")
-    with History(tmp_path / "first") as history:
-        history.export("r", tmp_path / "run.json")
-    return tmp_path / "run.json"
 
 
 def refused(path, tmp_path, error=JournalCorrupt):

@@ -127,9 +127,9 @@ class Attempt:
     provenance: Mapping[str, str] = field(default_factory=dict)
     """As `Outcome.provenance`; recorded for a final attempt only."""
     holds: int = 0
-    """The number of a fork's first commit, if the fork has edited a step inside the attempt, or set one to run again
-    that has not; else 0. The next attempt then continues it under its number, as the change is at an address inside
-    it: what is recorded up to that commit holds."""
+    """The number of the first commit of a fork that has edited a step inside this attempt, or set one to run again that
+    has not run yet; else 0. The next attempt continues this one under its number, as the changed step's address is
+    inside it, and what is recorded up to that commit stays valid."""
     void: bool = False
     """Whether the code had handled this failure, and has gone another way since."""
 

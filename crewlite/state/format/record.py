@@ -55,8 +55,9 @@ class Record:
     failures: dict[str, Attempt] = field(default_factory=dict)
     """The final failures that the code of the enclosing step handled. Such a step raises the failure again."""
     intents: dict[str, str] = field(default_factory=dict)
+    """The effects of the calls that were about to be made, by address."""
     intended: dict[str, str] = field(default_factory=dict)
-    """The digests of the questions of the calls with effect="once" that were about to be made, by address."""
+    """Of the calls in `intents` with effect="once": the digests of their questions, by address."""
     intended_in: dict[str, int] = field(default_factory=dict)
     """The numbers of the commits that recorded the intents, by address."""
     begun_once: dict[str, int] = field(default_factory=dict)

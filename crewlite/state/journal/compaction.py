@@ -1,8 +1,8 @@
 """Compaction of a journal: it merges commits, and leaves out details inside finished steps that no checkpoint needs.
 
 A finished step is answered by its own outcome, so the outcomes of the steps inside it are needed only by checkpoints
-that lie in the middle of it, and those of calls with effect="once" by the next attempt at a step around it. All valid
-outcomes outside, all usage and all events are kept, and so are the tasks, and what ends something that was recorded
+that lie in the middle of it, and those of calls with effect="once" by the next attempt at a step around it. Kept are
+all valid outcomes outside of finished steps, the tasks, all usage, all events, and outcomes that end something recorded
 before a place to keep. The commits between two places to keep (`_ends`) become one commit, with the checksum of the
 last of them, to which the next commit and all forks are chained.
 """

@@ -1,8 +1,8 @@
-"""Changes of concurrent steps to the same part of the state: which conflict, and how two of them are put together.
+"""Concurrent changes to the same part of the state: which of them conflict, and how two of them are merged.
 
-Two conflict where one step did not see the other's change. Operations reach into lists and plain mappings alone: a
-model that two steps have changed, or an item of a list, is one value to them. So what each has changed in it is found
-by comparison with the value that both began with.
+Two changes conflict if the step that commits later did not see the other change. Operations reach into lists and plain
+mappings only: to them, a model or an item of a list is one value. So what each step has changed inside such a value is
+found by comparing it with the value that both steps began with.
 """
 
 from __future__ import annotations

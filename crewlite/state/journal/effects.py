@@ -1,11 +1,11 @@
 """The calls declared `effect="once"` that a branch has made, and which of them a fork, rewind or kickoff may repeat.
 
-Three ask that, and each knows something else. A fork or a rewind is checked by all entries (`check_effects`), advice at
-the end of a kickoff has the record alone (`may_make_again`), and a preview knows which steps would run
-(`calls_made_again`).
+Three functions answer that, each from what its caller knows: `check_effects` from all entries, for a fork or a rewind;
+`may_make_again` from the record alone, for the advice at the end of a kickoff; `calls_made_again` from the steps that
+would run, for a preview.
 
-They are read from the intents, which are recorded before the calls. A compaction leaves out the intents of finished
-calls, and moves those of others to a later commit: it keeps the calls themselves in the list `made`.
+The calls are read from the intents, which are recorded before them. A compaction leaves out the intents of finished
+calls, and moves the other intents to a later commit; it lists the calls themselves as `made`.
 """
 
 from __future__ import annotations

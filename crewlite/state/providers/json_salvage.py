@@ -182,13 +182,8 @@ class JsonSalvage:
         for path, kind in wrong:
             aside = _quarantine_path(path, b"")
             mend = partial(disk.rename, path, aside)
-            yield Flaw(
-                "stray_file",
-                str(path),
-                f"this is not a {kind}, and a {kind} belongs here",
-                f"set aside as {aside.name}",
-                mend,
-            )
+            problem = f"this is not a {kind}, and a {kind} belongs here"
+            yield Flaw("stray_file", str(path), problem, f"set aside as {aside.name}", mend)
 
     def _leftovers(self) -> Iterator[Flaw]:
         """Yield temporary files and directories that a process left when it was killed, at least an hour ago."""

@@ -75,7 +75,7 @@ def operations(
 
 
 def shown(record: Record, steps: Iterable[StepRecord]) -> list[Operation]:
-    """Return what the edits in these records of steps change in the state of the run, before it goes on."""
+    """Return the operations by which the edits in these step records change the state that the run continues with."""
     edited = ((step["address"], step["state"]) for step in steps if "state" in step and is_outermost(step["address"]))
     return [one for address, changes in edited for one in changes[len(record.outcomes[address].changes) :]]
 
