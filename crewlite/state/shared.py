@@ -163,7 +163,7 @@ def _sealed(key: str, step: str | None, value: Json, origin: str, changes: Seque
     if changes:
         entry["state"] = changes
     entry["check"] = digest(entry)
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(said)}" for name, said in entry.items())
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(item)}" for name, item in entry.items())
     return f"{{\n{lines}\n}}\n".encode()
 
 

@@ -97,10 +97,6 @@ def _is_verdict(value: Json) -> bool:
     return False
 
 
-def _is_answer(value: Json) -> bool:
-    return isinstance(value, dict) and ("answer" in value or "late" in value)
-
-
 def _is_result_of_crew(value: Json) -> bool:
     return _is_mapping(value) and all(_are(value.get(name, []), _is_text) for name in ("tasks", "outputs"))
 
@@ -109,7 +105,7 @@ _FORMS: dict[str, Callable[[Json], bool]] = {
     kinds.AGENT.name: _has_text("raw"),
     kinds.CREW.name: _is_result_of_crew,
     kinds.GUARDRAIL.name: _is_verdict,
-    kinds.HUMAN.name: _is_answer,
+    kinds.HUMAN.name: lambda value: isinstance(value, dict) and ("answer" in value or "late" in value),
     kinds.LLM.name: _is_reply,
     kinds.MESSAGE.name: are_messages,
     kinds.OBSERVATION.name: _is_mapping,

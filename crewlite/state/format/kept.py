@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crewlite.encoding.codec import Json
-from crewlite.state.format.commit import CommitParts, StepRecord
+from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.operations import ABSENT, Operation, alike, applied
 
 Order = tuple[int, ...]
@@ -65,7 +65,11 @@ class Kept:
         for late in commit.get("late", ()):
             operations += late["ops"] if is_outermost(late["address"]) else ()
         operations += changed.get("seen", ())
-        ended = {step["address"]: step for step in commit.get("steps", ()) if self._adds(step)}
+        ended = {
+            at: step
+            for step in commit.get("steps", ())
+            if "state" in step and is_outermost(at := step["address"]) and not self.holds(at)
+        }
         for step in ended.values():
             operations += step["state"]
         operations += changed.get("seen_after", ())
@@ -87,9 +91,6 @@ class Kept:
         for address in ended:
             steps[address] = len(steps)
         return steps
-
-    def _adds(self, step: StepRecord) -> bool:
-        return "state" in step and is_outermost(step["address"]) and not self.holds(step["address"])
 
 
 def _touched(operations: Iterable[Operation], before: Mapping[str, Json], after: Mapping[str, Json]) -> Iterable[str]:

@@ -182,10 +182,10 @@ class _Part:
         gone = {at for step in steps if (at := step["address"]) not in stay and self._is_settled(at)}
         shortened.add(gone)
         for entry in self.entries:
-            said = entry.commit
-            names = (name for name in ("run", "rewind", "definition", "inputs", "auto_approve") if name in said)
-            begins |= cast(CommitParts, {name: said[name] for name in names})
-            paid.count({"usage": said.get("usage", {}), "usage_inside": said.get("usage_inside", {})})
+            parts = entry.commit
+            names = (name for name in ("run", "rewind", "definition", "inputs", "auto_approve") if name in parts)
+            begins |= cast(CommitParts, {name: parts[name] for name in names})
+            paid.count({"usage": parts.get("usage", {}), "usage_inside": parts.get("usage_inside", {})})
         paid.count({"steps": [step for step in steps if step["address"] in gone]})
         kept = [shortened.timed(_resolved(step, gone, live)) for step in steps if step["address"] not in gone]
         commit: CommitData = {

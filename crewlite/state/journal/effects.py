@@ -69,7 +69,7 @@ def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
     return {call["address"]: call["arguments"] for call in once_calls(entries)}
 
 
-def requested_calls(reply: Json, numbering: Numbering, recorded: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
+def requested_calls(reply: Json, numbering: Numbering, recorded: Sequence[str]) -> Iterator[tuple[str, Any]]:
     """Yield (address, call) for the tool calls that a recorded reply requests.
 
     `numbering`: that of its conversation, after earlier replies. `recorded`: the addresses, if they do not follow from

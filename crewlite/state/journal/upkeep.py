@@ -21,7 +21,7 @@ _FIRST_COMPACTION = 64  # commits; then whenever the branch has doubled, so that
 
 @dataclass(eq=False)
 class Upkeep:
-    """What compactions of a branch at work have to know. The thread that writes the branch calls `compact`."""
+    """What the compaction of a branch needs to know while a run writes it. The thread that writes calls `compact`."""
 
     bases: frozenset[str] = frozenset()
     """The ids of the checkpoints of this branch that forks start from."""

@@ -197,8 +197,8 @@ class Values(MutableMapping[str, Any], ABC):
             self._handed_out = True
             return self._coded
 
-    def since(self, before: Mapping[str, Json], refused: list[NotCodable] | None = None) -> list[Operation]:
-        """Return the operations that turn the values `before` into the current ones. Raises NotCodable."""
+    def since(self, before: Mapping[str, Json], refused: list[NotCodable]) -> list[Operation]:
+        """Return the operations that turn the values `before` into the current ones. `refused`: see `settle`."""
         found = list[Operation]()
         for operation in difference(before, self.settle(refused)):
             verb, [name, *inner], *rest = operation

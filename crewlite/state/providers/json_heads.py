@@ -66,10 +66,10 @@ class HeadFiles:
         """
         path = self._paths.head(run_id, branch)
         # The number is among the first bytes, so even a copy made without the lock states none that was never written.
-        said: JsonObject = {"begun": begun, "seq": entry.seq, "sum": entry.sum}
-        said |= {"checkpoint": entry.commit["place"]["id"]} if "place" in entry.commit else {}
-        said |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
-        data, rewound = _text(said).encode() + b"\n", "rewind" in entry.commit
+        content: JsonObject = {"begun": begun, "seq": entry.seq, "sum": entry.sum}
+        content |= {"checkpoint": entry.commit["place"]["id"]} if "place" in entry.commit else {}
+        content |= {"rewinds": [list(rewind) for rewind in rewinds]} if rewinds else {}
+        data, rewound = _text(content).encode() + b"\n", "rewind" in entry.commit
         try:
             if rewound or not disk.overwrite(path, data):  # of the same length: only its first sector differs
                 disk.make_directory(path.parent, durable=False)

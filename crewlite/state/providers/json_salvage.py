@@ -107,7 +107,6 @@ class JsonSalvage:
         return f"set aside as {_quarantine_path(Path(raw.where), _joined(raw.records)).name}"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """Compare the checkpoint files of a branch with its journal. Returns what to repair; None if all fit."""
         self._dropped |= {gone for entry in sound for gone, _ in entry.commit.get("drops", ())}
         live, changes, edited = {one["id"] for one in live_checkpoints(sound)}, FileChanges(), dict[Path, bytes]()
         for entry in sound:

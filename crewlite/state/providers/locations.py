@@ -1,4 +1,4 @@
-"""Where stores are kept: paths, whether there is something, and the error if the system does not say."""
+"""Locations on disk: their paths, whether something exists there, and the error for what cannot be read."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Database:
         """Return all rows of a query, on a read-only connection; [] if there is no database."""
         return self.read(lambda db: db.execute(sql, parameters).fetchall(), [])
 
-    def peek(self, sql: str, parameters: Sequence[Any] = ()) -> list[Any]:
+    def peek(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         """Return all rows as `query` does, cheaper for frequent calls: the writer's thread uses its open connection."""
         with between_forks:
             mine = self._thread == threading.get_ident() and self._is_there()

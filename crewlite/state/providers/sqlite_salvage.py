@@ -73,7 +73,7 @@ class _SqliteSalvage:
     def runs(self) -> list[str]:
         if not self._version:
             return []
-        if problem := self._illness():
+        if problem := self._problem():
             raise Unreadable(problem)
         for run_id, row in self._orphans_among("GROUP BY branch_id"):
             self._orphans.setdefault(run_id, []).append(row)
@@ -129,7 +129,6 @@ class _SqliteSalvage:
         return "set aside"
 
     def index(self, raw: RawBranch, sound: Sequence[Entry]) -> Flaw | None:
-        """Compare the rows of a branch and its checkpoints with its entries: return the repair; None if all fit."""
         row, last = raw.handle, sound[-1]
         wanted = [checkpoint_row(*raw.key, one) for one in live_checkpoints(sound)]
         there = self._db.execute(f"SELECT {', '.join(COLUMNS)} FROM place WHERE branch_id=?", (row.id,)).fetchall()
@@ -161,11 +160,11 @@ class _SqliteSalvage:
                 mend = partial(self._run, self._quarantine_checkpoints(among, (), "", ""))
                 yield Flaw("stale_index", str(self._path), problem, "set aside", mend)
 
-    def _illness(self) -> str | None:
+    def _problem(self) -> str | None:
         """Return the problems that SQLite's integrity check finds, or the missing tables; None if all is well."""
-        said = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")]
-        if said != ["ok"]:
-            return "; ".join(said).replace("\n", " ")
+        problems = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")]
+        if problems != ["ok"]:
+            return "; ".join(problems).replace("\n", " ")
         tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type='table'")}
         gone = sorted({"branch", "entry", "place"} - tables)
         return f"its tables {', '.join(gone)} are missing" if gone else None
@@ -182,12 +181,12 @@ class _SqliteSalvage:
         )
         found = []
         for number, run_id, name, body, _ in asked:
-            said = loosely(body) if type(number) is int else None
-            run = said.get("run") if isinstance(said, dict) else None
+            first = loosely(body) if type(number) is int else None
+            run = first.get("run") if isinstance(first, dict) else None
             names = [str(run.get(key, "")) for key in ("run_id", "branch", "uid")] if isinstance(run, dict) else []
             if run_id is None or (names and names[:2] != [run_id, name]):
-                run_said, name_said, uid = names or ["", "", ""]
-                found.append((run_said, _Row(number, name_said, uid, 0, "", 0.0, there=False)))
+                own_run, own_name, uid = names or ["", "", ""]
+                found.append((own_run, _Row(number, own_name, uid, 0, "", 0.0, there=False)))
         return found
 
     def _raw(self, run_id: str, row: _Row, *, orphaned: bool) -> RawBranch:

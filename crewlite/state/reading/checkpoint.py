@@ -116,12 +116,12 @@ class Checkpoint:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the checkpoint as a dict that `json.dump` accepts and `Checkpoint.from_dict` reads."""
-        said = {name: getattr(self, name) for name in _PLAIN}
-        said |= {"created_at": self.created_at.isoformat(), "usage": self.usage.to_record()}
-        said |= {"metadata": encode(self.metadata), "inputs": encode(self.inputs), "definition": self.definition}
-        said |= {"values": self._values, "versions": self._versions, "tasks": list(self.tasks)}
-        said["events"] = [list(event) for event in self.events()]
-        return copy.deepcopy({**_HEAD, **said})
+        written = {name: getattr(self, name) for name in _PLAIN}
+        written |= {"created_at": self.created_at.isoformat(), "usage": self.usage.to_record()}
+        written |= {"metadata": encode(self.metadata), "inputs": encode(self.inputs), "definition": self.definition}
+        written |= {"values": self._values, "versions": self._versions, "tasks": list(self.tasks)}
+        written["events"] = [list(event) for event in self.events()]
+        return copy.deepcopy({**_HEAD, **written})
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Checkpoint:
@@ -129,22 +129,22 @@ class Checkpoint:
 
         Raises ConfigError if `data` is not such a dict, SchemaTooNew if a later crewlite wrote it.
         """
-        said = copy.deepcopy(_checked(data))
+        written = copy.deepcopy(_checked(data))
         try:
-            decode(list(said["values"].values()))
-            metadata, inputs = decode(said["metadata"]), decode(said["inputs"])
+            decode(list(written["values"].values()))
+            metadata, inputs = decode(written["metadata"]), decode(written["inputs"])
         except (JournalCorrupt, NotCodable) as damage:
             raise _misfit(damage.problem if isinstance(damage, JournalCorrupt) else str(damage)) from None
-        tasks, heard = said["tasks"], [LightEvent(*event) for event in said["events"]]
+        tasks, heard = written["tasks"], [LightEvent(*event) for event in written["events"]]
         return cls(
-            **{name: said[name] for name in _PLAIN},
-            created_at=datetime.fromisoformat(said["created_at"]),
+            **{name: written[name] for name in _PLAIN},
+            created_at=datetime.fromisoformat(written["created_at"]),
             metadata=metadata,
             inputs=inputs,
-            definition=said["definition"],
-            usage=Usage.of(said["usage"]),
-            _values=said["values"],
-            _versions=said["versions"],
+            definition=written["definition"],
+            usage=Usage.of(written["usage"]),
+            _values=written["values"],
+            _versions=written["versions"],
             _history=TasksAndEvents(tasks, len(tasks), heard, len(heard)),
         )
 

@@ -37,8 +37,8 @@ def typed(text: str, schema: Any) -> Any:
     wanted = "string" if schema is None else schema.get("type")
     if wanted == "string":
         return text
-    if _takes_yes_or_no(schema) and (said := _YES_OR_NO.get(text.strip().lower())) is not None:
-        return said
+    if _takes_yes_or_no(schema) and (answer := _YES_OR_NO.get(text.strip().lower())) is not None:
+        return answer
     with contextlib.suppress(ValueError, RecursionError):
         return json.loads(text)
     return text

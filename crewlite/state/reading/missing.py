@@ -37,7 +37,7 @@ def spelt_alike(address: str, known: Iterable[str]) -> list[str]:
 
     The names in them are compared one by one, without what all addresses share, such as `task:`.
     """
-    is_alike = cache(_is_alike_name)  # most addresses consist of the same names
+    is_alike = cache(lambda name, known: name == known or bool(meant(name, [known])))  # few names, many addresses
     alike = nearest(address, [at for at in known if _is_alike(address, at, is_alike)])
     return sorted(alike, key=lambda at: (bare_name(at) != bare_name(address), leaf(address) not in at))
 
@@ -49,7 +49,3 @@ def _is_alike(address: str, known: str, is_alike: Callable[[str, str], bool]) ->
     while address and known and is_alike(bare_name(address), bare_name(known)):
         address, known = outer(address), outer(known)
     return not address and not known
-
-
-def _is_alike_name(name: str, known: str) -> bool:
-    return name == known or bool(meant(name, [known]))

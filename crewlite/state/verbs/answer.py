@@ -231,11 +231,11 @@ def new_answers(
         asked = None if other else record.asked.get(address)
         if asked:
             _check_is_last(record, address)
-        said = converted(value, asked.get("schema")) if asked else value
-        given_answer = _given_answer(address, said, asked, secrets)
+        fitted = converted(value, asked.get("schema")) if asked else value
+        given_answer = _given_answer(address, fitted, asked, secrets)
         if other or not _is_recorded(record, asked, given_answer):
             if asked:
-                check(asked, said, secrets.mask)
+                check(asked, fitted, secrets.mask)
             recorded_answers.append(given_answer)
     return recorded_answers
 

@@ -132,11 +132,11 @@ class _Visit:
             self._found.append(Finding("newer_schema", newer.where, str(newer), _UPGRADE))
             self._unknown.add(raw.key)
             return []
-        said = [
+        commits = [
             *(entry.commit for entry in entries),
             *(loosely(record.body) for record in raw.records[len(entries) :]),
         ]
-        self._writers[raw.key] = _writer_of(self._store.location, raw, said)
+        self._writers[raw.key] = _writer_of(self._store.location, raw, commits)
         if ends := self._salvage.ending(raw, entries, problem):
             self._cut(ends[0], raw, entries, ends[1], f"a resume continues after commit {entries[-1].seq}")
         elif problem or not entries:

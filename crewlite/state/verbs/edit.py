@@ -146,13 +146,13 @@ def _approval(outcome: Outcome, was: Any) -> AskedQuestion | None:
     return {"address": outcome.address, "question": "", "at": outcome.at, "schema": schema_of(None)}
 
 
-def _read(outcome: Outcome, said: Any, recorded: Any, asked: AskedQuestion | None) -> Any:
+def _read(outcome: Outcome, given: Any, recorded: Any, asked: AskedQuestion | None) -> Any:
     """Convert text that a person typed, and a person's yes or no, to the type that an outcome of this kind has."""
     if kinds.of(outcome.kind).asks_person:
-        return converted(said, asked.get("schema") if asked else None)
-    if not isinstance(said, Typed):
-        return said
-    return values.read(said, recorded) if kinds.of(outcome.kind).holds_value else str(said)
+        return converted(given, asked.get("schema") if asked else None)
+    if not isinstance(given, Typed):
+        return given
+    return values.read(given, recorded) if kinds.of(outcome.kind).holds_value else str(given)
 
 
 def _coded(outcome: Outcome, value: Any) -> Any:

@@ -105,8 +105,8 @@ def fork(
         with found.opened() as store:
             _fork(store, found, name, operation, changed, known, base, check=check, allow_effects=allow_effects)
     except Exception as error:
-        said = {"error": known.mask(errors.text_of(error)), "error_type": type(error).__qualname__}
-        event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **said))
+        failure = {"error": known.mask(errors.text_of(error)), "error_type": type(error).__qualname__}
+        event_bus.emit(source, events.CheckpointForkFailedEvent(**about, **failure))
         if isinstance(error, OSError) and not isinstance(error, errors.CrewliteError):
             raise not_saved(found.location, "nothing was forked", error) from error
         raise

@@ -109,9 +109,9 @@ def _existing(lines: Lines, found: Checkpoint, total: str, name: str, *, abandon
 
 
 def _checkpoint(record: Record, place: CheckpointRecord, total: str, name: str) -> CheckpointRecord:
-    about, said = place["about"], place.get("metadata")
+    about, kept = place["about"], place.get("metadata")
     return new_checkpoint(
-        record, place["seq"], place["trigger"], place["address"], about=about, total=total, label=name, metadata=said
+        record, place["seq"], place["trigger"], place["address"], about=about, total=total, label=name, metadata=kept
     )
 
 

@@ -34,7 +34,7 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
     """
     if not isinstance(reason, str):
         raise ConfigError(f"reason is {reason!r}; wanted a text")
-    run_id, branch, said = found.run_id, found.branch, Secrets.of().mask(reason)
+    run_id, branch, masked = found.run_id, found.branch, Secrets.of().mask(reason)
 
     def make() -> tuple[list[Commit], int | None]:
         entries, lacks = read_lineage(store, run_id, branch)
@@ -51,12 +51,12 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
             return [last_commit_again(own)], None
         if not allow_effects:
             check_effects(entries, back["seq"], ref)
-        parts: CommitParts = {"rewind": back | ({"reason": said} if said else {}), "released": True}
+        parts: CommitParts = {"rewind": back | ({"reason": masked} if masked else {}), "released": True}
         return [Commit.of(run_id, branch, last.head, parts)], len(ends_of_tails(entries)) + 1
 
     if number := appended(store, make):
         about: dict[str, Any] = {"location": found.location, "provider": found.provider.name, "run_id": run_id}
-        about |= {"branch": branch, "checkpoint_id": found.checkpoint, "abandoned": number, "reason": said}
+        about |= {"branch": branch, "checkpoint_id": found.checkpoint, "abandoned": number, "reason": masked}
         event_bus.emit(source, events.CheckpointRewoundEvent(**about))
 
 
