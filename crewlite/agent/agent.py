@@ -270,6 +270,10 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         own: dict[str, Any] = {"response_format": response_format, "turn": turn, "files": files if inputs else ()}
         return AgentRequest(inputs, **options, **own)
 
+    def relies_on(self) -> tuple[Definition, ...]:
+        """Return the agent itself."""
+        return (self,)
+
     def as_root(self, request: Request) -> Root[LiteAgentOutput]:
         """Build the Root that the engine runs. Raises NoModel, and ConfigError for a kickoff without messages."""
         own = request if isinstance(request, AgentRequest) else AgentRequest()

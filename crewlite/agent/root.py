@@ -63,7 +63,6 @@ class AgentRoot(Root[LiteAgentOutput]):
         self._goes_on = False
         """Whether it is a fork that is given its first question, after an answer."""
         self._began: datetime | None = None
-        self.parts = (agent,)
         self._agent, self._llm = agent, resolve_llm([agent.llm], agent=agent.role)
         self._shape = Shape(response_format) if response_format else None
         self._known = Known(agent)

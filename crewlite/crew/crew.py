@@ -244,6 +244,10 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         given = {**(inputs or {}), FILES: files} if files else inputs
         return Request(given, **options)
 
+    def relies_on(self) -> tuple[Definition, ...]:
+        """Return the crew, its tasks and its agents."""
+        return self, *self.tasks, *self.people()
+
     def as_root(self, request: Request) -> Root[CrewOutput]:
         """Build the Root that the engine runs. Raises NoModel, which names every agent without a model."""
         self._check()

@@ -43,7 +43,6 @@ class CrewRoot(Root[CrewOutput]):
 
     def __init__(self, crew: Crew) -> None:
         super().__init__(crew)
-        self.parts = (crew, *crew.tasks, *crew.people())
         self._crew, self._assignments, self._needs = crew, assignments(crew), needs_of(crew.tasks)
         self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
         self._facts: list[JsonObject] = []

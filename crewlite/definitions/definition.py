@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
@@ -19,9 +19,12 @@ from crewlite.concurrency.pacing import Pace
 from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, refused
 from crewlite.errors import ConfigError, meant_setting
 from crewlite.recovery.port import check_policy
+from crewlite.system.forked import rlock
 from crewlite.texts.wording import an, what_is
 
 D = TypeVar("D", bound="Definition")
+_setting = rlock()
+"""Held while a field is set, and while a kickoff notes that it is at work with its definitions."""
 _SEEN = {"name": "a name", "role": "a name", "description": "a text"}
 _SEEN |= dict.fromkeys(("llm", "manager_llm", "planning_llm"), "a model, or its name,")
 """Texts that must not be blank."""
@@ -93,8 +96,8 @@ class Definition(Described):
 
     model_config = ConfigDict(frozen=False)  # `__setattr__` says until when
 
-    _kickoffs: set[object] = PrivateAttr(default_factory=set)
-    """One object for each kickoff that is at work with it. Copies that are bound to a run share it."""
+    _kickoffs: set[tuple[int, object]] = PrivateAttr(default_factory=set)
+    """The kickoffs that are at work with it, each with its process. Copies that are bound to a run share it."""
     _pace: Pace = PrivateAttr(default_factory=Pace)
     """The model calls that its `max_rpm` paces. Copies share it."""
     _bound: Any = PrivateAttr(default=None)
@@ -189,13 +192,21 @@ class Definition(Described):
     def __setattr__(self, name: str, value: object) -> None:
         if name not in type(self).model_fields:
             super().__setattr__(name, value)
-        elif self._kickoffs:
-            # a callback may assign the same agent again for each task; that changes nothing
-            if (tuple(value) if isinstance(value, list) else value) != getattr(self, name):
-                raise ConfigError(_cannot_be_set(type(self), name))
-        else:
-            vars(self).update(vars(_made_of(self, {name: value})))
-            self.__pydantic_fields_set__.add(name)
+        elif not self._is_at_work():
+            made = _made_of(self, {name: value})
+            with _setting:
+                if self._is_at_work():
+                    raise ConfigError(_cannot_be_set(type(self), name))
+                vars(self).update(vars(made))
+                self.__pydantic_fields_set__.add(name)
+        # a callback may assign the same agent again for each task; that changes nothing
+        elif (tuple(value) if isinstance(value, list) else value) != getattr(self, name):
+            raise ConfigError(_cannot_be_set(type(self), name))
+
+    def _is_at_work(self) -> bool:
+        """Return whether a kickoff of this process is at work with it: one of the parent's is not in a forked child."""
+        with _setting:
+            return any(process == os.getpid() for process, _ in self._kickoffs)
 
     def __delattr__(self, name: str) -> None:
         if name in type(self).model_fields:
@@ -215,16 +226,22 @@ class Definition(Described):
 
 
 @contextlib.contextmanager
-def in_use(definitions: Iterable[Definition]) -> Iterator[None]:
-    """While the block runs, refuse to set fields of these definitions, because a kickoff relies on them."""
-    kickoff, uses = object(), [definition._kickoffs for definition in definitions]
-    for use in uses:
-        use.add(kickoff)
+def in_use(definitions: Callable[[], Iterable[Definition]]) -> Iterator[None]:
+    """While the block runs, refuse to set fields of these definitions, because a kickoff relies on them.
+
+    The kickoff reads their fields inside the block, so it sees what another thread sets in all of them, or refuses it.
+    """
+    kickoff = os.getpid(), object()
+    with _setting:
+        uses = [definition._kickoffs for definition in definitions()]
+        for use in uses:
+            use.add(kickoff)
     try:
         yield
     finally:
-        for use in uses:
-            use.discard(kickoff)
+        with _setting:
+            for use in uses:
+                use.discard(kickoff)
 
 
 def check_takes(value: object, field: str, argument: str) -> None:

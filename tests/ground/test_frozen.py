@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import threading
 from typing import get_type_hints
 
@@ -140,6 +143,39 @@ def test_while_one_of_two_runs_is_at_work_nothing_can_be_set():
         go[number].set()
         handle.result()
     made.tasks[0].description = "other"
+
+
+def test_what_another_thread_sets_holds_for_a_whole_run():
+    texts, done = (f"number {n}" for n in itertools.count()), threading.Event()
+    made = crew(lambda said: f"{echo(said) == made.tasks[0].description}")
+
+    def set_on():
+        while not done.is_set():
+            with contextlib.suppress(ConfigError):  # a run is at work
+                made.tasks[0].description = next(texts)
+
+    other = threading.Thread(target=set_on)
+    other.start()
+    try:
+        found = [made.kickoff() for _ in range(50)]
+    finally:
+        done.set()
+        other.join()
+    assert [(one.raw, one.tasks_output[0].description[:7]) for one in found] == [("True", "number ")] * 50
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix can fork")
+def test_a_forked_child_has_none_of_the_kickoffs_of_its_parent():
+    def change(made):
+        child = os.fork()
+        if not child:
+            try:
+                made.tasks[0].description = "other"
+            finally:
+                os._exit(7 if made.tasks[0].description == "other" else 1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert at_work(change).kickoff().raw == "7"
 
 
 def test_a_fork_shares_its_parts_with_the_crew_that_was_forked():

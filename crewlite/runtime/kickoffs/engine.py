@@ -106,11 +106,11 @@ async def kickoff(definition: Runnable[R], request: Request, root: Root[Any] | N
     `root`: the root of an equal earlier request, to reuse what follows from the definition alone; None to make one.
     """
     request, progress = request.going_on_from(definition.bound_at), request.progress
-    root = root.again() if root else definition.as_root(request)
-    root.progress = progress
-    verbose, outermost = root.verbose or request.verbose, not isinstance(durable.scope(), StepScope)
     with contextlib.ExitStack() as around:
-        around.enter_context(in_use(root.parts))
+        around.enter_context(in_use(definition.relies_on))
+        root = root.again() if root else definition.as_root(request)
+        root.progress = progress
+        verbose, outermost = root.verbose or request.verbose, not isinstance(durable.scope(), StepScope)
         if outermost and not background.on_loop_thread():
             name = f"{root.kind} {definition.run_name!r}"
             around.enter_context(awaited(name, progress, partial(request.how_to_go_on, root.kind)))

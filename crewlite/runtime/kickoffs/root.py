@@ -21,7 +21,6 @@ from crewlite.system.forked import cached_property
 from crewlite.texts.secrets import Secrets
 
 if TYPE_CHECKING:
-    from crewlite.definitions.definition import Definition
     from crewlite.events import FlowPausedEvent
 
 T = TypeVar("T")
@@ -77,8 +76,6 @@ class Root(ABC, Generic[T]):
     """Whether any definition in the run wants its progress shown."""
     classes: Collection[type] = ()
     """The classes that the definition itself names, for decoding its inputs."""
-    parts: Collection[Definition] = ()
-    """The definitions that the kickoff relies on: their fields cannot be set until it has ended."""
     log_file: str | None = None
     """The file to which progress is written; None for none."""
 

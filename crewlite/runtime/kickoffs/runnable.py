@@ -24,6 +24,7 @@ from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, Pr
 from crewlite.texts.tracebacks import shortened
 
 if TYPE_CHECKING:
+    from crewlite.definitions.definition import Definition
     from crewlite.runtime.exploring.exploration import Exploration
     from crewlite.runtime.kickoffs.handle import RunHandle
     from crewlite.runtime.kickoffs.preview import Preview
@@ -72,6 +73,10 @@ class Runnable(ABC, Generic[R]):
     @abstractmethod
     def as_request(self, *args: Any, **kwargs: Any) -> Request:
         """Build the request of a kickoff with these arguments. kickoff, akickoff, submit and preview take the same."""
+
+    def relies_on(self) -> Iterable[Definition]:
+        """Return the definitions whose fields a kickoff reads, so that none can be set until it has ended."""
+        return ()
 
     @abstractmethod
     def as_root(self, request: Request) -> Root[Any]:
