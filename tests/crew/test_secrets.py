@@ -241,7 +241,7 @@ def test_a_resume_that_is_not_given_its_secret_again_is_refused_before_any_step(
         InputsChanged, match=r"another value of 'note'.*, secrets too; .*\.kickoff\({'token': \.\.\.}\)"
     ):
         mail.kickoff(SecretStr("rotated"), run_id="r", note="!")
-    with pytest.raises(ConfigError, match=r"The input token of run 'r/b' .* with from_checkpoint='r/b';"):
+    with pytest.raises(ConfigError, match=r"The input token of run 'r/b' .* with from_checkpoint='r/b'"):
         mail.fork("r", branch="b").kickoff(note="!")
     assert mail.fork("r").kickoff(SecretStr("forked"), note="!") == "mail of forked!"
     assert mail.kickoff(SecretStr("rotated"), run_id="r") == mail.kickoff(run_id="r") == "mail of rotated"
