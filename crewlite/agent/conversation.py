@@ -30,7 +30,7 @@ from crewlite.texts.logs import logger
 from crewlite.texts.wording import number_of
 
 log = logger("crewlite")
-_KNOWN = 10_000  # conversations of which a process knows where it is
+_KNOWN = 10_000  # conversations whose last turn a process remembers
 _turns: OrderedDict[tuple[str, ...], int] = OrderedDict()
 _lock = lock()
 
@@ -147,7 +147,7 @@ class Conversation:
         return turn_at(number) in self.record.outcomes
 
     def stands(self, number: int) -> bool:
-        """Whether nothing can have changed a recorded turn, and it has changed nothing of the state of the run."""
+        """Whether a recorded turn cannot have changed, and has changed nothing in the state of the run."""
         record, steps = self.record, (turn_at(number), *([message_at(number)] if number > 1 else []))
         return not record.edited and all(
             at in record.outcomes and not record.outcomes[at].changes and at not in record.late for at in steps

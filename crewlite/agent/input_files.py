@@ -35,7 +35,7 @@ class InputFile:
 
     name: str
     digest: str | None = None
-    """Of what it holds; None if it could not be read."""
+    """The digest of the content; None if the file could not be read."""
     text: str | None = None
     picture: Part | None = None
     problem: str = ""

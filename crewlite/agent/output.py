@@ -31,7 +31,7 @@ class LiteAgentOutput(Hinting, Answered, BaseModel):
     turn: int = 1
     """Which question of its conversation it answers, from 1."""
     drifted: bool = False
-    """The recorded answer was kept, though the agent's goal, backstory or response_format are others now."""
+    """The recorded answer was kept, though the agent's goal, backstory or response_format have changed."""
     durability: Durability = "off"
 
     @property

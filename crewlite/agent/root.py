@@ -110,7 +110,7 @@ class AgentRoot(Root[LiteAgentOutput]):
         return self._step(self._messages or as_conversation(inputs["messages"]), self._shape).question
 
     def compare(self, record: Record, inputs: Mapping[str, Any]) -> Comparison:
-        """Compare what the recorded answer was asked with what the kickoff asks, for the turn that it asks for."""
+        """Compare the question of the recorded answer with the kickoff's, for the turn that the kickoff asks for."""
         if self.address:
             who = record.outcomes[self.address].provenance.get(WHO)
             same = who == self._asked(self._messages, self._shape) or (not self._known and who == self._who)

@@ -91,7 +91,7 @@ class Shape:
 
 
 def _parts(text: str) -> list[str]:
-    """Return all JSON that stands in a text; nothing if some of it is broken, as what is in that is no answer."""
+    """Return each JSON value in a text; none if one of them is broken, as values inside that are no answer."""
     parts, begin = list[str](), _BEGIN.search(text)
     while begin:
         end = _end_of_json(text, begin.start())

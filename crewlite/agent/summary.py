@@ -54,7 +54,7 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
             if reply.finish_reason != OVERFLOW:
                 return reply.text
         reply = await durable.scope().step(call_step(persona.llm, last, agent=persona.role))
-        return reply.text  # what fails is asked again by a resume, alone
+        return reply.text  # a resume repeats only a call that failed
 
     return Step(
         kind=kinds.SUMMARY,

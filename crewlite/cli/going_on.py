@@ -220,7 +220,7 @@ def fork(
             again, doubts = recorded.rerun_apart(chosen.rerun)
             if only and doubts:
                 raise click.UsageError(
-                    f"{only}: {doubts[0]} has not finished, so only a fork that runs can make it: leave out {only}"
+                    f"{only}: {doubts[0]} has not finished, so only a fork that runs can rerun it: leave out {only}"
                 )
             instead = f"History({opened.location!r}).fork({at!r}); here: --no-run"
             how: dict[str, Any] = {"branch": branch, "edits": edited, "rerun": again, "allow_effects": allow_effects}

@@ -33,7 +33,7 @@ def plot(
     run = what if named is None else None
     if named and target:
         raise click.UsageError(
-            f"{named} names a flow, and so does --crew: pass RUN --crew MODULE:FLOW, or one of the two"
+            f"{named} names a flow, and so does --crew: name one flow, or pass RUN --crew MODULE:FLOW"
         )
     if mermaid and (run or output or show):
         raise click.UsageError(

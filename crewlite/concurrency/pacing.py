@@ -106,7 +106,7 @@ class Pace:
             return self._due(len(self._waiting), per_minute, _clock.get().now())
 
     def _wait(self, me: object, per_minute: int, now: float) -> float:
-        """Return the seconds after which to ask again; 0 if the turn is reserved."""
+        """Return the seconds after which to call this again; 0 if it has reserved a turn."""
         with self._lock:
             due = self._due(list(self._waiting).index(me), per_minute, now)
             if not due:

@@ -22,7 +22,7 @@ def mark_seen(done: asyncio.Future[Any]) -> None:
 
 
 async def shielded(work: asyncio.Future[T]) -> T:
-    """Await work that goes on if the caller is cancelled. Its error is then logged by nobody."""
+    """Await work that goes on if the caller is cancelled. In that case asyncio does not log the error of the work."""
     work.add_done_callback(mark_seen)
     await asyncio.wait({work})
     return work.result()

@@ -27,8 +27,8 @@ class CrewOutput(Hinting, Structured, BaseModel):  # type: ignore[misc]  # BaseM
     json_dict: dict[str, Any] | None = None
     tasks_output: tuple[TaskOutput, ...]
     token_usage: Usage
-    """The usage of this kickoff and all work inside it, with earlier kickoffs of the run. Inside another run it is that
-    part of the run's, whose total counts it once."""
+    """The usage of this kickoff and all work inside it, with earlier kickoffs of the run. Inside another run it is a
+    part of that run's usage, which counts it once."""
     own_usage: Usage = Field(default_factory=Usage)
     """Of a fork, the usage without what had been paid when it was forked; else the same as `token_usage`."""
     run_id: str | None = None

@@ -166,7 +166,7 @@ class Repeated:
 
 
 def _noted(crew: Repeated, results: list[Any]) -> list[Any]:
-    """Return the results of kickoffs, and let `usage_metrics` of the crew tell of them all."""
+    """Return the results of kickoffs, and have the crew's `usage_metrics` return their sum."""
     usage = sum((one.token_usage for one in results if isinstance(one, CrewOutput)), NO_USAGE)
     keep({crew: Kickoff(lambda: usage)})
     return results

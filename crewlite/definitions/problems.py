@@ -63,7 +63,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
 def each_once(error: ValidationError) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the problems with their fields. A value that fits none of several types counts as one problem.
 
-    The problem is that of the type that says more than "wrong type", if one does.
+    If one of the types says more than that the type is wrong, its problem is the one.
     """
     listed = error.errors(include_url=False)
     for field, items in itertools.groupby(listed, lambda item: item["loc"][:1]):

@@ -20,7 +20,7 @@ _MANY = 100  # parts of a value of which none is looked at if there are more
 
 
 def class_of(value: object) -> Json:
-    """Return what a live object counts as, such as a client: its class, as nothing else of it can be compared."""
+    """Return the class of a live object, such as a client, as plain JSON: nothing else in it can be compared."""
     kind = tuple if type(value) is FrozenList else type(value)  # earlier releases have recorded it as one
     return {"opaque": kind.__qualname__}
 

@@ -1,9 +1,9 @@
 """Classes by their names in a record: those that the program has declared, and those in its own modules.
 
-Its own are the modules whose functions are steps or flows, and those of the same package, or of the same folder of
-`sys.path` unless packages are installed there or it is that of Python. Nothing is imported but the results of
-crewlite's own verbs: only what a loaded module has defined already is found. A script is the module `__main__` when it
-is run, and another one when it is imported, so its classes have two names.
+The program's own modules are those whose functions are steps or flows, and modules of the same package, or of the same
+folder of `sys.path` unless that is Python's or packages are installed there. Only what a loaded module has defined
+already is found; nothing is imported, except the classes of results of crewlite's own verbs. A script is the module
+`__main__` when it is run, and another one when it is imported, so its classes have two names.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def declared(name: str, known: Mapping[str, type]) -> type | None:
 
 
 def renamed(data: Any) -> Iterator[Any]:
-    """Yield the data with the class names of a program that imports the script run here, or runs a file imported."""
+    """Yield the data with the class names of a program that imports the script run here, or runs a module imported."""
     modules = {name.partition(":")[0] for name in _classes(data)}
     for module in modules - {MAIN}:
         yield _with_module(data, module, MAIN)

@@ -1,4 +1,4 @@
-"""The parts of an instance of a user's class, and an instance of such parts, made without a call of its `__init__`.
+"""Take instances of users' classes apart into their parts, and build them from parts without calling `__init__`.
 
 Time zones, and URLs of pydantic (`HttpUrl`, `PostgresDsn`, ...), are recorded by their names.
 """

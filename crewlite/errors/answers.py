@@ -24,11 +24,11 @@ class AnswerRefused(CrewliteError, ValueError):
         by_run: bool = False,
         other_call: bool = False,
     ) -> None:
-        """`edit`: whether a fork was to begin with it; `second`: whether the question has an answer that counts.
+        """`edit`: whether the answer is an edit of a fork; `second`: whether the question has an answer that counts.
 
         `by_run`: whether the answer was recorded, and the run that read it refused it. With `second`, it is
-        the recorded outcome of its question, which the program takes no more. `edit` and `second` exclude each other.
-        `other_call`: whether it is the result of a call in doubt, and another call is asked for in its place.
+        the recorded outcome of its question, no longer accepted by the program. `edit` and `second` exclude each other.
+        `other_call`: whether it is the result of a call in doubt in whose place another call is requested.
         `unused`, with `second`: whether the run has not used the first answer yet, so that another may replace it.
         """
         what, next_ = ("edit of", "fork again") if edit else ("answer to", "answer again")
@@ -41,8 +41,8 @@ class AnswerRefused(CrewliteError, ValueError):
             next_ = f"for another answer, fork the run with edits={{{address!r}: ...}}"
         elif other_call:
             next_ = (
-                f"have the call asked for as it was; or, if that one took no effect or both are wanted, make the one "
-                f"that is asked now, with rerun=[{address!r}]"
+                f"request the call with the arguments that it was begun with; or, if that call took no effect or both "
+                f"calls are wanted, make the present one, with rerun=[{address!r}]"
             )
         follows = "Nothing was changed"
         if by_run:
@@ -70,9 +70,9 @@ class AnswerMisfit(RunMismatch):
         run_id: str = "",
         branch: str = "",
     ) -> None:
-        """`what`: whose answer it is, such as "task 'judge'"; `address`: that of its step.
+        """`what`: whose answer it is, such as "task 'judge'"; `address`: the address of its step.
 
-        `edited`: that address, if the answer is the edit of a fork: of this branch, or of a base of it.
+        `edited`: the same address, if the answer is an edit, made by the fork of this branch or of one it stands on.
         """
         ref = branch_ref(run_id, branch)
         instead = f"fork {ref!r} with rerun=[{address!r}] to ask again" if address else "begin another run"
@@ -88,7 +88,7 @@ class AnswerMisfit(RunMismatch):
         self.address = edited or address
 
     def at(self, address: str, *, edited: bool, run_id: str, branch: str) -> AnswerMisfit:
-        """Return this error as one of the step at this address; unchanged if it names a step already."""
+        """Return this error with the address of its step; unchanged if it has one already."""
         if self.address or not address:
             return self
         where = {"address": address, "run_id": run_id, "branch": branch} | ({"edited": address} if edited else {})

@@ -23,7 +23,7 @@ class RefError(CrewliteError, LookupError):
 
 
 class ChangeUnused(RefError):
-    """The run of a fork has no use for a change that the fork has made: an edit, or a step that is to run again.
+    """The run of a fork does not use a change that the fork has made: an edit, or a step that is to run again.
 
     Raised at the end of the step around it, else at the end of the run, if the step was not requested. Raised before
     the step runs if it was edited and is `requested` with another question: an edit of what an agent said or heard is
@@ -40,8 +40,9 @@ class ChangeUnused(RefError):
         )
         if requested:
             problem = (
-                "was edited, but this branch asks it something else than was answered there, and another kickoff would "
-                "end in the same way. Fork again without that edit, and edit what the step comes to in a fork of that"
+                "was edited, but this branch asks the step another question than the edit answers, and another kickoff "
+                "would end in the same way. Fork again without that edit, and edit the step's new outcome in a fork of "
+                "that fork"
             )
         super().__init__(", ".join(addresses), problem)
         self.addresses, self.requested = tuple(addresses), requested

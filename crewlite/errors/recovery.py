@@ -12,8 +12,8 @@ from crewlite.texts.wording import sentence
 class RecoveryEscalated(CrewliteError, RuntimeError):
     """A failure policy hands a failure to whoever kicked the run off. `__cause__` is the error itself.
 
-    `failure` is the whole Failure: its type, address, attempts, evidence, last good place and trajectory. `said` is
-    what the policy says.
+    `failure` is the complete Failure: its type, address, attempts, evidence, last good step and trajectory. `said` is
+    the policy's message.
     """
 
     code = "recovery_escalated"

@@ -199,7 +199,7 @@ class NonDeterminism(RunMismatch):
             "jobs from one list, give each job a key, `with keyed(job):`, in a run with another run_id. "
         )
         super().__init__(
-            f"{address or 'the flow'} of run {run_id!r} went another way when it was recorded: expected {expected}; "
+            f"{address or 'the flow'} of run {run_id!r} requests other steps than it recorded: expected {expected}; "
             f"found {found}. {workers if beside else ''}Undo the change to the code; or, if there is none, put time "
             f"and chance into a step (or sleep_until), and sort sets; or set "
             f"checkpoint=CheckpointConfig(on_drift='rerun') to run again from there."

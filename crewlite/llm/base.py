@@ -126,7 +126,7 @@ class ReplyText(str):
     reply: LLMReply
 
     def __new__(cls, reply: LLMReply) -> ReplyText:
-        """Make it of a whole reply."""
+        """Make the text of a complete reply."""
         made = super().__new__(cls, reply.text)
         made.reply = reply
         return made

@@ -66,7 +66,7 @@ def call_step(
     of all others.
 
     `question`: what the call is asked, as plain JSON, where it does not follow from the steps before it. `check` raises
-    an error for a reply that is a failure, and not to be recorded. `more`: what else models are told that take it.
+    an error for a reply that is a failure, and not to be recorded. `more`: further arguments for models that take them.
     """
     context = {"agent": agent, "from_agent": source, "from_task": task, "response_schema": response_schema, **more}
     call = _Call(llm, with_fallbacks(llm), tuple(messages), tools, agent, context, may_overflow, check, llm)
@@ -103,7 +103,7 @@ class _Call:
     tools: Sequence[dict[str, Any]]
     agent: str
     context: Mapping[str, Any]
-    """What models are told besides, if they take it."""
+    """Further arguments for models that take them."""
     may_overflow: bool
     check: Callable[[LLMReply], object] | None
     asked: BaseLLM

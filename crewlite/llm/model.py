@@ -316,7 +316,7 @@ class LLM(BaseLLM):
         return response, await self._piece(library, response, begun=False) if self.stream else None
 
     async def _heard(self, library: Any, answer: Awaitable[T], *, begun: bool) -> T:
-        """Wait for what litellm hears from the service. Raises kinds of LLMError. `begun`: the answer had begun."""
+        """Wait for the service's answer to litellm. Raises kinds of LLMError. `begun`: the answer had begun."""
         try:
             return await answer
         except TimeoutError:

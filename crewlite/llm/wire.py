@@ -17,7 +17,7 @@ from crewlite.texts import templates
 from crewlite.usage import Usage
 
 _BROKEN_OFF = {"error", "ERROR", "network_error", "abort", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE"}
-"""What services say of a reply that failed in the middle. litellm makes `stop` of it."""
+"""The reasons that services give for a reply that failed in the middle. litellm replaces them by `stop`."""
 _HEAR_THOUGHTS = {"deepseek", "moonshot"}
 _LONE = re.compile("[\ud800-\udfff]")  # lone surrogates: no encoding can send them, no file can hold them
 

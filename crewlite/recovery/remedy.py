@@ -209,7 +209,7 @@ def typed(remedy: Remedy, failure: Failure) -> Remedy:
 def as_data(remedy: Remedy) -> dict[str, Any]:
     """Return a remedy as plain JSON data: its name, as `do`, and the fields that were given.
 
-    The kind of a Retry is left out: it is recorded as that of the failure.
+    The kind of a Retry is left out: it is recorded with the failure.
     """
     data: dict[str, Any] = {"do": remedy.name}
     if isinstance(remedy, Retry):

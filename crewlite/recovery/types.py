@@ -72,7 +72,7 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryContext:
-    """What an attempt is told of the failure before it. It holds for that attempt alone."""
+    """What an attempt is told about the failure before it. The next attempt is told something else."""
 
     failure_type: FailureType = FailureType.UNKNOWN
     """What went wrong, as the classifier of the policy said."""

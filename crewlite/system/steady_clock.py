@@ -1,7 +1,7 @@
-"""The clock of all waits, which goes on where a test has stopped those of the module `time`.
+"""The clock of all waits. It keeps going when a test stops the clocks of the module `time`.
 
 freezegun, for instance, puts functions that return one fixed time into all loaded modules, `asyncio` among them. A wait
-that looks at such a clock never ends. It does not replace what other objects refer to.
+that looks at such a clock never ends. It leaves alone what other objects refer to, such as the partial below.
 """
 
 from __future__ import annotations

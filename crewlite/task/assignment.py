@@ -41,7 +41,7 @@ class ContextItem:
     name: str
     text: str
     skipped: bool = False
-    """It has no text, and nobody is told of it."""
+    """Whether the task was skipped, so that it has no text and is left out of prompts."""
 
     @cached_property
     def asked(self) -> list[str]:
@@ -67,7 +67,7 @@ class Assignment:
         coworkers: tuple[Worker, ...] = (),
         task_callback: Callable[[TaskOutput], Any] | None = None,
     ) -> None:
-        """`coworkers`: whom the worker may delegate to. `task_callback`: told of the output, after the task's own."""
+        """`coworkers`: the workers to delegate to. `task_callback`: called with the output, after the task's own."""
         self.task, self.worker, self.coworkers = task, worker, coworkers
         self.title = task.title
         self.shape = task.shape
@@ -129,9 +129,9 @@ class FilledTask(NamedTuple):
     persona: Persona
     coworkers: tuple[Persona, ...]
     input_files: Mapping[str, str]
-    """Its own and those of the kickoff, of which its own come first where names are the same."""
+    """The task's and the kickoff's; of two with the same name, the task's."""
     passages: tuple[Passage, ...] = ()
-    """Those of what its agent knows that fit its text."""
+    """The passages of its agent's knowledge that fit its text."""
 
     @property
     def text(self) -> str:

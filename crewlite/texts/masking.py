@@ -1,7 +1,7 @@
-"""Mask texts inside of values: of plain JSON, and of the live values that an event tells of.
+"""Mask texts inside values: in plain JSON, and in the live values of events.
 
-What holds no such text is returned as it is, the same object. Else a copy is made of it and of what it stands in: the
-program goes on with its own values.
+A value without such a text is returned as the same object. Otherwise the value and everything that contains it are
+copied, so that the program keeps its own values.
 """
 
 from __future__ import annotations

@@ -62,20 +62,20 @@ def can_be_secret(text: str) -> bool:
 
 def secrets_under(name: str, value: str) -> set[str]:
     """Return the secrets that a text under this name is or holds. Not all of them can be secrets."""
-    if bears(name):
+    if declares_secret(name):
         return {value}
     if _is_address(name):
         return _in_address(value, of_hook="hook" in name.lower())
     return {part for part in PARTED.split(value) if _GENERATED.search(part)} if _mentions(name) else set()
 
 
-def tells(name: str) -> bool:
-    """Return whether texts under this name may be secrets or hold some."""
-    return bears(name) or _mentions(name) or _is_address(name)
+def may_hold_secret(name: str) -> bool:
+    """Return whether a text under this name may be a secret or hold one."""
+    return declares_secret(name) or _mentions(name) or _is_address(name)
 
 
 @lru_cache(maxsize=4096)
-def bears(name: str) -> bool:
+def declares_secret(name: str) -> bool:
     """Return whether a name declares its value a secret: `api_key`, `clientSecret`, DB_PASSWORD; not `token_type`."""
     plain = _plain(name)
     return bool(_NAMES.search(plain)) and not _TEXT_TOKENS.search(plain)
@@ -83,7 +83,7 @@ def bears(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _mentions(name: str) -> bool:
-    """Return whether what is generated under this name is a secret: of `key`, `tokens`, SECRET_KEY_BASE."""
+    """Return whether a generated text under this name is a secret: `key`, `tokens`, SECRET_KEY_BASE."""
     plain = _plain(name)
     return bool(_MENTIONED.search(plain)) and not (_TEXT_TOKENS.search(plain) or _TOLD_ABOUT.search(plain))
 
@@ -105,7 +105,9 @@ def _in_address(text: str, *, of_hook: bool) -> set[str]:
     A name in front of an `@` without a password is one if it is plainly generated.
     """
     found = {
-        value for name, value in _PAIR.findall(text) if bears(name) or (_mentions(name) and _GENERATED.search(value))
+        value
+        for name, value in _PAIR.findall(text)
+        if declares_secret(name) or (_mentions(name) and _GENERATED.search(value))
     }
     for name, password in _LOGIN.findall(text):
         found |= {password} if password else {name} if _GENERATED.search(name) else set()
@@ -122,6 +124,6 @@ def _in_path(path: str, *, of_hook: bool) -> set[str]:
     found, parts = set(_BOT.findall(path)), path.rstrip("/").split("/")
     for before, part in pairwise(parts):
         ends = bool(_VERSION.fullmatch(before)) and part is parts[-1]
-        if (of_hook or ends or bears(before) or _mentions(before)) and _GENERATED_PART.search(part):
+        if (of_hook or ends or declares_secret(before) or _mentions(before)) and _GENERATED_PART.search(part):
             found.add(part)
     return found

@@ -24,7 +24,7 @@ from pydantic import BaseModel, SecretBytes, SecretStr
 
 from crewlite.concurrency.pacing import Pace
 from crewlite.texts.masking import MASK, Masking
-from crewlite.texts.secret_names import PARTED, SHORTEST, bears, can_be_secret, secrets_under, tells
+from crewlite.texts.secret_names import PARTED, SHORTEST, can_be_secret, declares_secret, may_hold_secret, secrets_under
 
 _DEEPEST = 3  # levels of attributes and items that are searched
 _SETTINGS = 64  # entries; a larger dict holds data, not settings
@@ -112,7 +112,7 @@ def _in_environment() -> set[str]:
 @lru_cache(maxsize=1)
 def _declaring(variables: tuple[str, ...]) -> list[str]:
     """Return the variables whose values may be secrets, or hold some."""
-    return [name for name in variables if tells(name)]
+    return [name for name in variables if may_hold_secret(name)]
 
 
 def _found(objects: Iterable[object]) -> set[str]:
@@ -144,7 +144,7 @@ class _Search:
             self._seen.add(id(value))
             for part, item, known in _parts(value, name, declared):
                 kind = type(item)
-                if kind not in _NEVER and (tells(part) if kind is str else item is not _EMPTY):
+                if kind not in _NEVER and (may_hold_secret(part) if kind is str else item is not _EMPTY):
                     self.look_at(item, part, depth=depth + 1, declared=known)
 
     def _headers(self, value: Mapping[object, object] | Iterable[object]) -> None:
@@ -153,7 +153,7 @@ class _Search:
         for pair in pairs:
             if isinstance(pair, tuple) and len(pair) == 2 and not _PLAIN_HEADERS.match(str(pair[0])):
                 text = pair[1].get_secret_value() if isinstance(pair[1], SecretStr) else pair[1]
-                if isinstance(text, str) and (bears(str(pair[0])) or any(map(can_be_secret, text.split()))):
+                if isinstance(text, str) and (declares_secret(str(pair[0])) or any(map(can_be_secret, text.split()))):
                     self._add(text)
 
     def _json(self, text: str, name: str, depth: int) -> None:
@@ -170,13 +170,13 @@ class _Search:
 def _parts(value: object, name: str, declared: bool) -> list[tuple[str, object, bool]]:
     """Return the parts of an object to search: the name, the part, and whether its type declares secrets."""
     if isinstance(value, dict):
-        if not (declared or bears(name) or len(value) <= _SETTINGS):
+        if not (declared or declares_secret(name) or len(value) <= _SETTINGS):
             return []
-        of_secrets = tells(name) and "credential" not in name.lower()  # api_keys={"openai": ...}
-        named = {key: name if of_secrets and not tells(str(key)) else str(key) for key in value}
+        of_secrets = may_hold_secret(name) and "credential" not in name.lower()  # api_keys={"openai": ...}
+        named = {key: name if of_secrets and not may_hold_secret(str(key)) else str(key) for key in value}
         return [(named[key], item, declared) for key, item in value.items()]
     if isinstance(value, _SEVERAL):
-        looked_at = declared or bears(name) or (len(value) <= _SETTINGS and tells(name))
+        looked_at = declared or declares_secret(name) or (len(value) <= _SETTINGS and may_hold_secret(name))
         return [(name, item, declared) for item in value] if looked_at else []
     if isinstance(value, BaseModel):
         cls, held = type(value), vars(value)
@@ -203,7 +203,7 @@ def _of_class(cls: type) -> dict[str, object]:
     """Return the texts among the attributes of a user's class, and of those that it derives from, by secrets' names."""
     found: dict[str, object] = {}
     for one in _users(cls):
-        found |= {key: item for key, item in vars(one).items() if isinstance(item, str) and tells(key)}
+        found |= {key: item for key, item in vars(one).items() if isinstance(item, str) and may_hold_secret(key)}
     return found
 
 
@@ -239,7 +239,7 @@ def _is_plain(hint: object, name: str) -> bool:
     """Return whether values of this type, under this name, neither are secrets nor have parts that are searched."""
     if isinstance(hint, UnionType) or typing.get_origin(hint) is typing.Union:
         return all(_is_plain(part, name) for part in typing.get_args(hint))
-    return hint in _PLAIN or (hint is str and not tells(name)) or typing.get_origin(hint) is typing.Literal
+    return hint in _PLAIN or (hint is str and not may_hold_secret(name)) or typing.get_origin(hint) is typing.Literal
 
 
 def _declares(annotation: object, seen: frozenset[object], *, by_name: bool = True) -> bool:
@@ -251,4 +251,6 @@ def _declares(annotation: object, seen: frozenset[object], *, by_name: bool = Tr
     if not issubclass(annotation, BaseModel) or annotation in seen:
         return False
     fields, seen = annotation.model_fields.items(), seen | {annotation}
-    return any((by_name and bears(name)) or _declares(one.annotation, seen, by_name=by_name) for name, one in fields)
+    return any(
+        (by_name and declares_secret(name)) or _declares(one.annotation, seen, by_name=by_name) for name, one in fields
+    )

@@ -1,4 +1,4 @@
-"""Calling a tool, as a durable step. Every way it can end has an outcome the model hears of, and an event."""
+"""Calling a tool, as a durable step. Every way it can end has an outcome that the model is told, and an event."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class _Asked:
     address: str
     tool: BaseTool | None
     about: dict[str, Any]
-    """What its events have in common."""
+    """The fields that all events of the call share."""
     agent: object
 
     def step(self, work: _Work, voice: StepEvents, effect: Effect = "none", instead: Sequence[Any] = ()) -> _ToolStep:

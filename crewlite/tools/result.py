@@ -1,4 +1,4 @@
-"""What a call came to: how it is recorded, and what of it the model and people are shown.
+"""The result of a tool call: how it is recorded, and what of it the model and people are shown.
 
 Results are recorded whole. What is left out follows from the text and the limit alone, so a resumed agent reads the
 same.

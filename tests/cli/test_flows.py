@@ -39,7 +39,8 @@ def test_a_class_of_flows_is_run_and_gone_on_with(flows):
     assert "▸ method read, by lower" in done.stderr
     asked = ("checkpoint", "fork", "deep", "--crew", "flows:Sound", "--preview", "--rerun", "method:read@lower")
     assert (
-        "--preview: method:read@lower has not finished, so only a fork that runs can make it" in flows.do(*asked).stderr
+        "--preview: method:read@lower has not finished, so only a fork that runs can rerun it"
+        in flows.do(*asked).stderr
     )
     (flows.path / "shoal").unlink()
     for _ in range(2):

@@ -204,5 +204,5 @@ def test_what_kicks_itself_off_without_end_is_told_so(blocks):
     def blocking() -> None:
         blocking.kickoff()
 
-    with pytest.raises(ConfigError, match="is kicked off inside 400 steps, .*: does it kick itself off"):
+    with pytest.raises(ConfigError, match="is kicked off inside 400 nested steps"):
         (blocking if blocks else endless).kickoff()

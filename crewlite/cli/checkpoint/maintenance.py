@@ -82,7 +82,7 @@ def delete_(asked: Asked, run: str, yes: bool) -> None:
     Finished or not; not while a process runs it. On a terminal the command asks first; elsewhere it wants --yes.
     """
     if run == "latest":
-        raise click.UsageError("delete wants the name of a run: which one is the latest may change meanwhile.")
+        raise click.UsageError("delete needs the name of a run, as another run may have become the latest by now.")
     with asked.open(run) as opened:
         name = opened.ref or run
         branches = [one.branch for one in opened.history.runs() if one.run_id == name]

@@ -41,7 +41,7 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
     except ConfigError as error:
         said = str(error).rstrip(".")
         raise ConfigError(
-            f"The id of a flow with @persist is the run_id of its run. {said}. Of any text, {_DIGEST}"
+            f"The id of a flow with @persist is the run_id of its run. {said}. For any other text, {_DIGEST}"
         ) from None
     if request.run_id is not None and request.operation_id is not None:
         raise ConfigError("run_id and operation_id were passed, and both say which turn is meant: pass one of them")
@@ -74,7 +74,7 @@ class _Turns(NamedTuple):
 
     @property
     def by_operation(self) -> Mapping[str, str]:
-        """The runs of its newest turns, by the digests of their operations."""
+        """The run ids of the state's newest turns, by the digests of their operation ids."""
         return self.newest.run.get("turns", {}) if self.newest else {}
 
     def named(self, request: Request) -> str | None:
@@ -120,7 +120,7 @@ class _Turns(NamedTuple):
             ) from None
 
     def with_one_more(self, request: Request) -> Mapping[str, str]:
-        """Return the turns to record with the next one, which is that of the request."""
+        """Return the turns to record with the next turn, which the request begins."""
         latest = dict([*self.by_operation.items()][1 - _REMEMBERED :])
         return latest | {_operation(request): self.free} if request.operation_id else latest
 

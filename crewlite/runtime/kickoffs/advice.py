@@ -56,7 +56,7 @@ def _is_in_flow(around: str, record: Record) -> bool:
 
 
 def to_run_again(kind: str, ref: str, record: Record, steps: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the call that runs finished steps again on a fork, and the words after `crewlite checkpoint fork REF`."""
+    """Return how to rerun finished steps on a fork: the call in Python, and what follows `checkpoint fork REF`."""
     allow = may_make_again(record, steps)
     call = f"{kind}.fork({ref!r}, rerun={list(steps)!r}{', allow_effects=True' if allow else ''}).kickoff()"
     words = tuple(word for at in steps for word in ("--rerun", at))

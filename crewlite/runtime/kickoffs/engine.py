@@ -92,7 +92,7 @@ def submit(definition: Runnable[R], request: Request, verb: str = "submit") -> R
         instead = f"{name}(...)" if kind is kinds.FLOW else f"kickoff(...) of this {kind}"
         raise ConfigError(
             f"{name}.{verb}(...) was called inside a run, but it begins a run of its own: call {instead} instead, and "
-            f"its steps become part of this run; several side by side in a @step that is submitted or mapped"
+            f"its steps become part of this run. To run several at once, use a @step with submit or map"
         )
     if background.on_loop_thread():
         raise OnLoopThread("submit", "await akickoff()")
@@ -156,7 +156,7 @@ async def _kicked_off(root: Root[T], request: Request) -> Finished[T]:
     if scope.dry or scope.run.recorded or (storage := storage_of(root, request)).config is None:
         if request.operation_id is not None:
             raise ConfigError(
-                f"operation_id={request.operation_id!r} names a run of its own, but here the flow is part of another "
+                f"operation_id={request.operation_id!r} names a separate run, but here the flow is part of another "
                 f"run, whose record answers when it is resumed. Leave operation_id out"
             )
         check_one_store((root.setting, *root.inner), scope.run.config)

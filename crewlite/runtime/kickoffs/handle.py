@@ -16,7 +16,7 @@ from crewlite.concurrency.threads import check_program_goes_on
 from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.errors import CONTROL_FLOW, OnLoopThread, ProgramEnding, RunCancelled, Suspended, add_note, repr_of
 from crewlite.lazy import futures
-from crewlite.runtime.kickoffs.left_behind import is_finished, named, submitted, told
+from crewlite.runtime.kickoffs.left_behind import is_finished, named, sentence_about, submitted
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.main_thread.sync_bridge import Cuttable, cut_short
 from crewlite.texts.logs import logger
@@ -163,7 +163,7 @@ class RunHandle(Generic[R]):
         if not is_left or self._cuttable.is_cut or is_finished(self._progress):
             return ""
         self._unasked.detach()
-        return told(self._what, self._progress, self._how_to_go_on)
+        return sentence_about(self._what, self._progress, self._how_to_go_on)
 
     @property
     def _what(self) -> str:

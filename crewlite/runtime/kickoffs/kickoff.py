@@ -163,8 +163,8 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
     """
     if scope.address.count("/") >= _DEEPEST:
         raise ConfigError(
-            f"{root.kind} {root.name!r} is kicked off inside {_DEEPEST} steps, each inside the one before: does it "
-            f"kick itself off, or does what it kicks off? Let a condition end that"
+            f"{root.kind} {root.name!r} is kicked off inside {_DEEPEST} nested steps. If it kicks itself off, directly "
+            f"or through another definition, let a condition end that"
         )
     if not own and (given := [name for name in _OF_OUTERMOST if getattr(request, name)]):
         raise ConfigError(

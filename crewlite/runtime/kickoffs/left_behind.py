@@ -51,7 +51,7 @@ def awaited(name: str, progress: Progress, how_to_go_on: Callable[[], str]) -> I
     def left_behind() -> str:
         if os.getpid() != process or (loop.is_closed() and _has_ended(progress)):
             return ""
-        return told(named(name, progress.run_id), progress, how_to_go_on)
+        return sentence_about(named(name, progress.run_id), progress, how_to_go_on)
 
     _awaited[key] = left_behind
     try:
@@ -77,7 +77,7 @@ def named(name: str, run_id: str | None) -> str:
     return f"Run {run_id!r} of {name}" if run_id else f"A run of {name}"
 
 
-def told(what: str, progress: Progress, how_to_go_on: Callable[[], str]) -> str:
+def sentence_about(what: str, progress: Progress, how_to_go_on: Callable[[], str]) -> str:
     """Return the sentence about one run: which it is, and how to go on with it."""
     lost = progress.target is not None and declares(progress.target.provider, "in_memory")
     return f"{what}: {'Its record was in memory only.' if lost else how_to_go_on()}"

@@ -45,7 +45,7 @@ def refuse_masked(journal: Journal, given: Mapping[str, Any] | None) -> None:
         raise ConfigError(
             f"The input {', '.join(names)} of run {branch_ref(run_id, branch)!r} holds a secret, which is never "
             f"recorded: the record has a mask in its place. Pass all inputs again with "
-            f"{to_resume(run_id, branch)}. A new secret may replace the old one"
+            f"{to_resume(run_id, branch)}; a new secret may replace the old one"
         )
 
 

@@ -112,7 +112,7 @@ def _check_options(request: Request) -> None:
     if request.operation_id is not None:
         raise ConfigError(
             f"operation_id={request.operation_id!r} names a turn of a state: give the flow @persist, and inputs an "
-            f"'id', without from_checkpoint. Any other kickoff is the same again by its run_id"
+            f"'id', without from_checkpoint. To make any other kickoff safe to repeat, name its run: run_id="
         )
     if request.resume and request.wait:
         raise ConfigError(

@@ -18,7 +18,7 @@ def next_attempt(record: Record, address: str) -> tuple[int, list[Remedy]]:
     """Return the number of the next attempt at a step, and the remedies already charged to its retry budget.
 
     A resume after a final failure starts a new budget. So does a fork, whose budget only later failures are charged to.
-    The number is that of `following`. For a root that keeps its steps, a new budget begins with attempt 1.
+    The number is what `following` returns. For a root that keeps its steps, a new budget begins with attempt 1.
     """
     if not (past := record.attempts.get(address)):
         return 1, []

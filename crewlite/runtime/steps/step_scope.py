@@ -273,7 +273,7 @@ class StepScope(Frame):
         return self.children.others_first
 
     async def as_task(self, step: Step[T], asked: StepRequest | None = None) -> T:
-        """Run a step as a task that is cancelled with this step. Returns its result as `result_in_turn` does."""
+        """Run a step as a task, which `cut` cancels. Returns the step's result as `result_in_turn` does."""
         part = self._begin(step, asked or self._note_request(step))
         try:
             return await self.result_in_turn(part, part)

@@ -51,7 +51,7 @@ async def undone(frame: Frame, compensate: Compensate) -> Undone:
 
 
 def _warn_of_inner(frame: Frame, outcomes: Collection[str]) -> None:
-    """Warn of finished steps that are not undone, because other code than that of `frame` requested them.
+    """Warn of finished steps that are not undone, because code outside that of `frame` requested them.
 
     A step's compensator is known where the code that requests the step has run, which it has not inside a recorded
     step.
