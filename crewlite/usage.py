@@ -52,6 +52,7 @@ class Usage(Hinting, BaseModel):
 
         def __init__(self, **counts: Any) -> None:
             if not counts.keys() <= self.__pydantic_fields__.keys():
+                counts = _of_crewai(counts)
                 refuse_unknown("Usage", type(self).model_fields, counts)
             super().__init__(**counts)
 
@@ -152,6 +153,17 @@ def counted(usage: UsageRecord) -> Counted:
     if "agent" in usage:
         return Counted(counts, {usage["agent"]: counts})
     return Counted(counts, {role: _known(part) for role, part in usage.get("by_agent", {}).items()})
+
+
+def _of_crewai(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return counts that have CrewAI's names, as tests of programs give them, under the names here.
+
+    Of tokens that only `total_tokens` counts nobody knows the kind: they count as the prompt's.
+    """
+    names = {"successful_requests": "requests", "cached_prompt_tokens": "cached_tokens"}
+    own = {names.get(name, name): count for name, count in counts.items() if name != "cache_creation_tokens"}
+    more = own.pop("total_tokens", 0) - own.get("prompt_tokens", 0) - own.get("completion_tokens", 0)
+    return {**own, "prompt_tokens": own.get("prompt_tokens", 0) + max(more, 0)}
 
 
 _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != "by_agent"}

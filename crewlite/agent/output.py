@@ -19,10 +19,10 @@ class LiteAgentOutput(Hinting, Answered, BaseModel):
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
-    raw: str
+    raw: str = ""
     pydantic: Any = None
     """The answer as the `response_format` asked for, if one was."""
-    agent_role: str
+    agent_role: str = ""
     token_usage: Usage = Field(default_factory=Usage)
     """The usage of this kickoff and all work inside it, earlier kickoffs of the run included."""
     own_usage: Usage = Field(default_factory=Usage)

@@ -22,11 +22,11 @@ class CrewOutput(Hinting, Structured, BaseModel):  # type: ignore[misc]  # BaseM
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
-    raw: str
+    raw: str = ""
     pydantic: Any = None
     json_dict: dict[str, Any] | None = None
-    tasks_output: tuple[TaskOutput, ...]
-    token_usage: Usage
+    tasks_output: tuple[TaskOutput, ...] = ()
+    token_usage: Usage = Field(default_factory=Usage)
     """The usage of this kickoff and all work inside it, with earlier kickoffs of the run. Inside another run it is a
     part of that run's usage, which counts it once."""
     own_usage: Usage = Field(default_factory=Usage)

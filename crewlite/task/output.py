@@ -57,8 +57,8 @@ class TaskOutput(Hinting, Structured, BaseModel):  # type: ignore[misc]  # BaseM
 
     name: str | None = None
     description: str
-    expected_output: str
-    raw: str
+    expected_output: str = ""
+    raw: str = ""
     """The agent's answer as it was given."""
     pydantic: Any = None
     """The answer as `Task.output_pydantic` asked for."""
