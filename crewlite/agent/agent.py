@@ -239,7 +239,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
 
     @property
     def run_name(self) -> str:
-        """Its role."""
+        """The agent's role."""
         return self.role
 
     @property

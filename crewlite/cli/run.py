@@ -149,7 +149,7 @@ def train(filename: str, feedback: Sequence[str], iterations: int, **how: Any) -
     said = list(feedback) or None
     if said and len(said) != iterations:
         found = f"{number_of(len(said), 'time')} for {number_of(iterations, 'iteration')}"
-        raise click.UsageError(f"--feedback is given {found}; wanted one for each, or none, to be asked")
+        raise click.UsageError(f"--feedback is given {found}; wanted one for each, or none: then you are asked")
     words = ["train", "--iterations", str(iterations), "--filename", filename]
     words += [word for text in feedback for word in ("--feedback", text)]
     _carried_out(

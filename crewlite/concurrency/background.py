@@ -52,7 +52,7 @@ _thread: threading.Thread | None = None
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """Return the background loop. The first call starts it, in a forked child again."""
+    """Return the background loop. The first call starts it, and so does the first call in a forked child."""
     global _loop, _thread
     with _lock:
         if _loop is None:
@@ -285,8 +285,7 @@ def confine(error: BaseException) -> Never:
 def ends_task(error: BaseException) -> bool:
     """Return whether an error is to end the current task: the task's cancellation, or Ctrl-C on a loop of the user's.
 
-    With Python's own SIGINT handler, only the KeyboardInterrupt tells of Ctrl-C. That of `asyncio.run` cancels the
-    task.
+    With Python's own SIGINT handler, only KeyboardInterrupt tells of Ctrl-C. asyncio.run's handler cancels the task.
     """
     if isinstance(error, asyncio.CancelledError):
         return is_cancelled()

@@ -124,8 +124,8 @@ def _changes(result: CrewOutput, made: object, callback: str) -> dict[str, Any]:
         raise ConfigError(f"{said} {_wrongly('changed ' + ', '.join(fixed))}")
     if not isinstance(made.raw, str) or not isinstance(made.json_dict, dict | None):
         raise ConfigError(
-            f"{said} made the result's raw {made.raw!r} and json_dict {made.json_dict!r}; wanted text, "
-            f"and a dict or None"
+            f"{said} set the result's raw to {made.raw!r} and json_dict to {made.json_dict!r}; wanted "
+            f"a text, and a dict or None"
         )
     return changed
 

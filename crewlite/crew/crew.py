@@ -227,7 +227,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
 
     @property
     def run_name(self) -> str:
-        """Its name."""
+        """The crew's name."""
         return self.name
 
     @kickoff_options("kickoff of a crew")

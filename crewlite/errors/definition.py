@@ -47,8 +47,8 @@ class KnowledgeMissing(ConfigError, FileNotFoundError):
         """`looked`: the paths at which it was looked for."""
         ways = " and at ".join(repr(cut(way, 100)) for way in looked)
         found = f"There is no knowledge file {cut(path, 100)!r}: looked for it at {ways}, from the working directory"
-        page = "A page of the web is given as the text that load_content of a KnowledgeSource of your own fetches"
-        text = "A text itself is given as StringKnowledgeSource(content=...)"
+        page = "For a web page, write a KnowledgeSource whose load_content fetches the text"
+        text = "Pass a text as StringKnowledgeSource(content=...)"
         super().__init__(f"{found}. {page if path.startswith(('http://', 'https://')) else text}")
         self.path, self.looked = path, tuple(looked)
 

@@ -138,7 +138,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
 
     @property
     def run_name(self) -> str:
-        """Its name."""
+        """The name of the flow."""
         return self.name
 
     def as_request(self, *args: Any, **kwargs: Any) -> Request:

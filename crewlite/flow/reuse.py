@@ -35,7 +35,7 @@ Inside = frozenset[int]
 """The ids of the functions that are being read, to stop at recursion."""
 
 
-class Reuse:
+class CacheKeys:
     """Computes the cache keys of one step."""
 
     def __init__(self, name: str, func: Callable[..., Any], age: float | None, coded: Callable[[], Json]) -> None:

@@ -33,7 +33,7 @@ from crewlite.flow.options import (
     warn_of_refused,
     whole_or_none,
 )
-from crewlite.flow.reuse import Inside, Reuse, code_of, dependencies, lifetime, version_of
+from crewlite.flow.reuse import CacheKeys, Inside, code_of, dependencies, lifetime, version_of
 from crewlite.runtime.people.question import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
 from crewlite.state.reading.fitting import Typed, converted
@@ -94,7 +94,7 @@ class StepFunction(Generic[P, R, V]):
                 f"{label} has effect='once', so that each call is made, and cache={cache!r}, which answers calls with "
                 f"results of other runs: leave one of them out"
             )
-        self._reuse = Reuse(self.name, func, age, self.step_code) if cache else None
+        self._reuse = CacheKeys(self.name, func, age, self.step_code) if cache else None
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, or return its result from the record of the run."""

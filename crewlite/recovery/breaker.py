@@ -65,7 +65,7 @@ class CircuitBreaker(Guard):
     def state(self, what: str) -> Literal["closed", "open", "half_open"]:
         """Return the state for a tool or model, such as "tool search" or "model openai/gpt-4o".
 
-        It is as this process has last seen it; if it uses several stores, the one that refuses most counts.
+        It is as this process has last seen it; if it uses several stores, the most restrictive of their states.
         """
         with self._lock:
             opened = [

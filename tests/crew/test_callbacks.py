@@ -139,7 +139,7 @@ def test_what_they_change_is_recorded(on_disk):
             "changed run_id of the result; it may change raw",
         ),
         (lambda result: setattr(result.pydantic, "word", "other"), "changed pydantic, tasks_output of the result"),
-        (lambda result: result.model_copy(update={"raw": 7}), "wanted text"),
+        (lambda result: result.model_copy(update={"raw": 7}), "wanted a text"),
     ],
 )
 def test_they_may_change_nothing_else(callback, problem):

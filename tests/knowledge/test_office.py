@@ -68,7 +68,7 @@ def test_a_library_that_is_missing_is_told_with_how_to_install_it(monkeypatch):
 
 
 def test_a_page_of_the_web_is_no_file():
-    with pytest.raises(KnowledgeMissing, match="A page of the web is given as the text that load_content of a Know"):
+    with pytest.raises(KnowledgeMissing, match="For a web page, write a KnowledgeSource whose load_content"):
         FileKnowledgeSource(file_paths=["https://example.com/tides"])
 
 

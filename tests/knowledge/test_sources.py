@@ -79,7 +79,7 @@ def test_a_text_is_looked_for_in_the_folder_knowledge_first_and_a_path_where_it_
 
 @pytest.mark.parametrize("text", ["High water at noon. " * 500, "a\0b", "", "\ud800"])
 def test_a_text_in_the_place_of_a_path_is_told_as_one(text):
-    with pytest.raises(KnowledgeMissing, match=r"A text itself is given as StringKnowledgeSource\(content=") as told:
+    with pytest.raises(KnowledgeMissing, match=r"Pass a text as StringKnowledgeSource\(content=") as told:
         Agent(role="R", goal="g", knowledge_sources=[text])
     assert len(str(told.value)) < 600
 

@@ -66,7 +66,7 @@ def list_(asked: Asked, what: str | None, of_runs: bool, limit: int, whole: bool
     Of all runs kept at a location, or of one run or branch.
     """
     if of_runs and before:
-        raise click.UsageError("--before is the id of a checkpoint, --runs lists runs: take one of them.")
+        raise click.UsageError("--before is the id of a checkpoint, --runs lists runs: pass only one of the two.")
     with asked.open(what) as opened:
         if of_runs:
             _runs(asked, opened, None if whole else limit)

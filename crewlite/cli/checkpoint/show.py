@@ -72,7 +72,7 @@ def show(asked: Asked, what: str | None, address: str | None, events: bool) -> N
     step, as --step does.
     """
     if address is not None and events:
-        raise click.UsageError("--step shows one step, --events the history of all: take one of them.")
+        raise click.UsageError("--step shows one step, --events the history of all: pass only one of the two.")
     with asked.open(what) as opened:
         run, named = _named(opened)
         address = named if address is None and not events else address

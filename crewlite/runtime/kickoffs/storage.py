@@ -97,7 +97,8 @@ def _given(settings: Iterable[Setting]) -> CheckpointConfig | None:
 async def continued(root: Root[Any], request: Request) -> Request:
     """Return the request, with the run to continue if the definition finds one for these inputs.
 
-    Raises ConfigError if the definition looks for none, for an `operation_id` and for a contradicted `resume`.
+    If the definition does not search, raises ConfigError for an `operation_id`, and for a `resume` that another option
+    contradicts.
     """
     if (find := root.continuing(request)) is None:
         _check_options(request)

@@ -33,7 +33,7 @@ _TOLD = "abort alone tells the model, abort with a reason ends the run"
 
 
 async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
-    """Return the remedy that a person chooses, in the scope of the failed step.
+    """Ask a person, in the scope of the failed step, which remedy to apply, and return that.
 
     Raises Suspended until somebody has answered, AnswerRefused for an answer that names no remedy, and ConfigError if
     nobody can answer.

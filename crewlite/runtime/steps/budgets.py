@@ -109,7 +109,7 @@ def held(
     """Begin to apply the budgets of a step. Raises TimeBudgetExceeded if an earlier kickoff used up the time.
 
     `around`: the budgets of the enclosing steps. If one of them paces calls, an agent's budget is applied even without
-    limits: it ends the pace of an enclosing agent.
+    limits, because the pace of an enclosing agent does not apply to the agents inside it.
     """
     made, paced = list[HeldBudget](), any(one.budget.max_rpm for one in around)
     for budget in budgets:
