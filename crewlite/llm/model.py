@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
@@ -222,12 +223,17 @@ class LLM(BaseLLM):
         if self._stand_in is not None:
             reply = await self._stand_in.acall(asked, tools=tools, response_schema=response_schema)
             return ReplyText(whole_reply(reply, self.model))
-        await self.ready()
+        await self._look_up()
         asking = self._ask(asked, tools, response_schema, stop, on_chunk)
         return ReplyText(await background.on_loop(asking))  # connections belong to a loop: to the one that stays open
 
     async def ready(self) -> None:
         """Import litellm and check that the model can be asked at all. Raises MissingKey, UnknownProvider."""
+        own = type(self).call is not LLM.call or type(self).acall is not LLM.acall  # which may ask nothing
+        with contextlib.suppress(*((MissingKey, UnknownProvider) if own else ())):
+            await self._look_up()
+
+    async def _look_up(self) -> None:
         if self._provider is not None or self._stand_in is not None:
             return
         named = self.model.partition("/")[0] if "/" in self.model else None

@@ -10,6 +10,7 @@ import pytest
 from server import COUNTED, chat, piece, reply, stream
 
 from crewlite import LLM, Agent, BaseLLM, Flow, start, tool
+from crewlite.errors import MissingKey, UnknownProvider
 from crewlite.events import LLMStreamChunkEvent
 from crewlite.testing import EventRecorder
 
@@ -63,6 +64,23 @@ class Strict(BaseLLM):
 
 class Logged(Mixin, Strict):
     calls = 0
+
+
+class Stub(LLM):
+    """A model for tests of programs, which is never asked: early releases of CrewAI took no other class."""
+
+    def call(self, messages, tools=None, callbacks=None, available_functions=None):
+        return "stub"
+
+
+@pytest.mark.parametrize("name", ["stub/stub", "stub", "gpt-4o-mini"])
+def test_a_model_that_answers_by_its_own_call_needs_neither_provider_nor_key(monkeypatch, name):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert pilot(Stub(model=name)).kickoff("When?").raw == "stub"
+    assert pilot(Stub(model=name), tools=[high_water]).kickoff("When?").raw == "stub"
+    handed_on = type("HandedOn", (Passed,), {})(model=name)
+    with pytest.raises(MissingKey if name == "gpt-4o-mini" else UnknownProvider):
+        pilot(handed_on).kickoff("When?")
 
 
 def test_what_a_method_hands_on_is_what_the_method_behind_it_takes(serve):
