@@ -22,7 +22,7 @@ missing step is otherwise an error, allows all three for such a step."""
 
 
 class Cached(NamedTuple):
-    """The entry of the result cache from which a step may take its outcome, and in which it leaves it."""
+    """The entry of the result cache that a step may take its outcome from, and stores its outcome in."""
 
     key: str
     """A digest of the question, and of who answers it and how. Steps with equal keys have interchangeable outcomes."""

@@ -26,7 +26,7 @@ from crewlite.llm.base import (
     whole_reply,
 )
 from crewlite.llm.call import call_step, read_back
-from crewlite.runtime.steps.future import StepFuture, on, requested
+from crewlite.runtime.steps.future import StepFuture, requested, runs_here
 from crewlite.texts.wording import what_is
 
 _WHO_ASKS = ("agent", "from_agent", "from_task")
@@ -76,7 +76,7 @@ def called(
     scope = durable.scope()
     if scope.loop is None or kinds.at(scope.address).asks_model:  # a model that asks another one is one call
         return own() if own else _called_plainly(llm, messages, context, "acall")
-    blocks = on(scope.loop)  # which nothing can be awaited on, so nothing can be recorded
+    blocks = runs_here(scope.loop)  # which nothing can be awaited on, so nothing can be recorded
     conversation = _messages(messages, "call")
     arguments = {name: value for name, value in context.items() if name not in _WHO_ASKS}
     said = None if blocks or "on_chunk" in context else _as_recorded(conversation)

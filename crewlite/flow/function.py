@@ -20,11 +20,11 @@ from crewlite.definitions.keywords import known_keywords, options_of, shows_opti
 from crewlite.encoding import homes
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.flow.options import (
-    again,
     check_checkpoint,
     decorated,
     function_name,
     misfit,
+    retry_policy,
     signature_of,
     time_limit,
     whole_or_none,
@@ -101,7 +101,7 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
         whole_or_none(self.label, 0, retries=retries)
         whole_or_none(self.label, 1, max_concurrency=max_concurrency)
         checks.seconds(self.label, retry_delay=retry_delay)
-        self.remedies = again(retries, retry_delay)
+        self.remedies = retry_policy(retries, retry_delay)
         self.deadline = time_limit(self.label, timeout)
         self.policy: Policy | None = check_policy(failure_policy, self.label, policy)
         self.width = max_concurrency

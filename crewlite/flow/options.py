@@ -26,7 +26,7 @@ from crewlite.texts.logs import logger
 T = TypeVar("T")
 log = logger("crewlite.flow")
 
-_AGAIN: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
+_RETRIED: frozenset[FailureKind] = frozenset({"unavailable", "timeout", "empty", "bug"})
 """The failures that `retries=` retries. Errors by which crewlite itself refuses something are not among them."""
 
 _warned_of = WeakSet[object]()
@@ -90,7 +90,7 @@ class Execution:
             name,
             executor,
             time_limit(label, timeout),
-            None if retries is None else again(retries, retry_delay) or FailurePolicy(),
+            None if retries is None else retry_policy(retries, retry_delay) or FailurePolicy(),
             check_policy(failure_policy, label),
             is_async(func),
             blocks(func),
@@ -116,12 +116,12 @@ def decorated(of: Callable[..., T], func: Callable[..., Any] | None, options: di
     return (lambda fn: of(fn, **options)) if func is None else of(func, **options)
 
 
-def again(retries: int, delay: float) -> FailurePolicy | None:
+def retry_policy(retries: int, delay: float) -> FailurePolicy | None:
     """Build the policy that retries up to `retries` times; None for 0.
 
     The first retry comes after about `delay` seconds, each later one after twice as long.
     """
-    return FailurePolicy((Rule(_AGAIN, retries, base=delay),)) if retries else None
+    return FailurePolicy((Rule(_RETRIED, retries, base=delay),)) if retries else None
 
 
 def whole_or_none(label: str, least: int, **options: object) -> None:

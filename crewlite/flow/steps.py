@@ -35,7 +35,7 @@ from crewlite.flow.options import (
 )
 from crewlite.flow.reuse import CacheKeys, Inside, code_of, dependencies, lifetime, version_of
 from crewlite.runtime.people.question import Question
-from crewlite.runtime.steps.future import StepFuture, StepFutures, on, requested, settled
+from crewlite.runtime.steps.future import StepFuture, StepFutures, requested, runs_here, settled
 from crewlite.state.reading.fitting import Typed, converted
 from crewlite.step_parts import Effect, Limit
 
@@ -104,7 +104,7 @@ class StepFunction(Generic[P, R, V]):
         step = self._made(args, kwargs)
         if self._how.is_async:
             return requested(scope, step, f"{self.name}(...)")  # type: ignore[no-any-return]  # R is awaitable
-        if on(scope.loop):
+        if runs_here(scope.loop):
             raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
         step.in_turn = True
         return StepFuture[R](scope, step).result()

@@ -31,7 +31,7 @@ _SHAPES = {"start": "([{}])", "router": "{{{{{}}}}}", "method": "[{}]"}
 
 
 class Edge(NamedTuple):
-    """A method may start another one."""
+    """The method `source` may start the method `target`."""
 
     source: str
     target: str

@@ -152,7 +152,7 @@ class _Name:
 
 @dataclass(slots=True)
 class _Or:
-    """An `or_`: it comes true once a round; if only its own methods share a cycle, once a round of that cycle."""
+    """An `or_`: it comes true once a round; if its methods share a cycle without the listener, a round of that one."""
 
     names: frozenset[str]
     parts: Sequence[_Gate]

@@ -219,7 +219,7 @@ class Request:
 
     @property
     def inputs_of_caller(self) -> Mapping[str, Any] | None:
-        """The inputs that the caller gave; None for none."""
+        """The inputs that the caller gave; None if the caller gave none."""
         given = {name: value for name, value in (self.inputs or {}).items() if name not in self.preset}
         return self.inputs if not self.preset else given or None
 

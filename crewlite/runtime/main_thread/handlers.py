@@ -189,7 +189,7 @@ class BlockingCall:
         self._acts.put(act)
 
     def cut(self, cancel: Callable[[], object], *, ending: bool) -> None:
-        """Cancel the runs. If a signal is ending its runs, first give them time to record that and end themselves.
+        """Cancel the runs of this call. If a signal is ending them, first give them time to record that and end.
 
         `ending`: the program ends, so runs that begin later are ended too.
         """

@@ -37,7 +37,7 @@ def keeps_steps(attempt: Attempt) -> bool:
 
 
 def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:
-    """Return the attempts since a step last failed for good, and since `base`, the commit that it is forked from."""
+    """Return the attempts since a step's last final failure, without those up to commit `base`, a fork's base."""
     given_up = max((i + 1 for i, attempt in enumerate(past) if attempt.final), default=0)
     return [attempt for attempt in past[given_up:] if attempt.seq > base]
 

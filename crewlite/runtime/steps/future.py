@@ -37,7 +37,7 @@ class StepFuture(Generic[T]):
         self._process = os.getpid()
         assert scope.loop
         self._loop, start = scope.loop, scope.start_inside()
-        if on(self._loop):
+        if runs_here(self._loop):
             self._begin(step, start)
         else:  # the loop runs these callbacks in the order of the requests
             self._done = _uncancellable()
@@ -51,7 +51,7 @@ class StepFuture(Generic[T]):
         """
         loop = self._loop
         if not self.done():
-            if on(loop):
+            if runs_here(loop):
                 raise OnLoopThread("result", "await the future itself")
             background.check_process(self._process, self._name)
         try:
@@ -72,7 +72,7 @@ class StepFuture(Generic[T]):
         return self._awaited().__await__()
 
     async def _awaited(self) -> T:
-        here = on(self._loop)
+        here = runs_here(self._loop)
         if here and not self._task:
             await asyncio.sleep(0)  # a thread has just requested the step, which begins in the next turn of the loop
         task = self._task if here else None  # only the run's own loop can await the task
@@ -154,7 +154,7 @@ def requested(scope: Scope, step: Step[T], call: str, then: Callable[[T], Any] =
 
     `call`: the user's call, for error messages. In a coroutine, `then` may return an Awaited, which is awaited too.
     """
-    if scope.loop is None or on(scope.loop):
+    if scope.loop is None or runs_here(scope.loop):
         asked = scope.step(step)
     elif background.running_loop():  # another loop: the user's, or that of a function on its own loop
         asked = StepFuture(scope, step)._awaited()
@@ -259,6 +259,6 @@ def settled(value: Any, what: str) -> Any:
     return value
 
 
-def on(loop: asyncio.AbstractEventLoop) -> bool:
+def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
     """Return whether the caller runs on this loop."""
     return background.running_loop() is loop

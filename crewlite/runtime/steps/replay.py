@@ -35,7 +35,7 @@ from crewlite.state.format.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Return the recorded outcome."""
+    """The decision to return the recorded outcome."""
 
     outcome: Outcome
     drifted: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class Reraise:
-    """Raise the recorded failure again. The code that requested the step handled this failure before."""
+    """The decision to raise the recorded failure again, which the code that requested the step handled before."""
 
     failure: Attempt
 
@@ -61,7 +61,7 @@ class Reraise:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Run the step."""
+    """The decision to run the step."""
 
     diverges: bool = False
     """Whether no recorded outcome applies after this step."""
@@ -71,7 +71,7 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Raise an error instead of running the step: the request contradicts the record."""
+    """The decision to raise an error instead of running the step: the request contradicts the record."""
 
     why: Literal["drifted", "other question", "passed over", "edit lost"]
     """drifted: the question of the step has changed, with on_drift="error". other question: the same under
