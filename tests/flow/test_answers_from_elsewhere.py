@@ -208,7 +208,8 @@ def test_of_an_answer_that_a_blocked_process_has_taken_the_sender_hears_that_it_
 
 
 @posix
-def test_the_answer_is_recorded_without_the_process_if_that_is_killed_meanwhile(at_work, history):
+def test_the_answer_is_recorded_without_the_process_if_that_is_killed_meanwhile(at_work, history, monkeypatch):
+    monkeypatch.setattr(letters, "_PATIENCE", 60.0)
     child = at_work("one")
     [address] = waiting(history)
     os.kill(child.pid, signal.SIGSTOP)
