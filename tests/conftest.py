@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, settings
 
 from crewlite import Agent, CheckpointConfig, Crew, Task
 from crewlite.events.event_bus import event_bus
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state import InMemoryProvider, JsonProvider
 from crewlite.testing import ScriptedLLM
 from tests import children, warm
+from tests.parts import PROVIDERS
 from tests.soak import in_time
 
 _SOAK = max(7200, in_time(7200))  # seconds that a long trial may take
@@ -106,11 +107,10 @@ def forbidden():
     return as_nobody
 
 
-@pytest.fixture(params=["memory", "json", "sqlite"])
+@pytest.fixture(params=PROVIDERS)
 def config(request, tmp_path):
     """A maker of configurations that all mean one store: `config(on_events=[...])`."""
-    providers = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
-    provider = providers[request.param]()
+    provider = PROVIDERS[request.param]()
     location = str(tmp_path / "store.db") if request.param == "sqlite" else str(tmp_path / "store")
     return lambda **fields: CheckpointConfig(location=location, provider=provider, **fields)
 

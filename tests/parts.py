@@ -11,8 +11,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from crewlite import CrewOutput, History, tool
+from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.testing import ScriptedLLM
+
+PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
 
 
 class Stop(Exception):

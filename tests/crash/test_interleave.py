@@ -17,15 +17,15 @@ from test_crashes import run
 from crewlite import event_bus
 from crewlite.errors import CrewliteError
 from crewlite.events import BaseEvent, CheckpointStartedEvent
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state import InMemoryProvider
 from crewlite.state.format.checkpoints import event_fields
 from crewlite.state.journal.journal import Journal
 from crewlite.state.providers import Commit
 from crewlite.testing import Interleaved
+from tests.parts import PROVIDERS
 from tests.soak import SEED, in_time
 
 places = itertools.count()
-PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="the explorer forks; Windows cannot")
 
 

@@ -7,11 +7,11 @@ import re
 import pytest
 
 from crewlite.errors import BranchConflictError
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.testing.bench import Branch
+from tests.parts import PROVIDERS
 
 
-@pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
+@pytest.fixture(params=PROVIDERS.values(), ids=PROVIDERS)
 def store(request, tmp_path):
     opened = request.param().open(str(tmp_path / "kept"))
     yield opened

@@ -9,12 +9,13 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
 from crewlite.errors import EffectsRepeat, InDoubt
 from crewlite.flow import Flow, flow, listen, start, step
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.testing import ScriptedLLM
+from tests.parts import PROVIDERS
 from tests.state.wrapped import ReadOnce
 
 
-@pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
+@pytest.fixture(params=PROVIDERS.values(), ids=PROVIDERS)
 def store(request, tmp_path):
     return CheckpointConfig(location=tmp_path / "kept", provider=request.param())
 

@@ -10,16 +10,14 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, event_bus
 from crewlite.errors import AnswerRefused, BranchConflictError, ConfigError, RefError, Suspended
 from crewlite.events import CheckpointLabelledEvent, CheckpointRewoundEvent, TaskCompletedEvent, TaskStartedEvent
 from crewlite.flow import Flow, ask, flow, listen, start, step
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state import InMemoryProvider, JsonProvider
 from crewlite.state.reading.checkpoints import by_place
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.cuts import cut
+from tests.parts import PROVIDERS
 
 EVENTS = ["task_completed", "step_completed", "method_execution_finished", "llm_call_completed"]
-
-
-PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
 
 
 @pytest.fixture(params=PROVIDERS)

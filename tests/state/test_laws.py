@@ -11,16 +11,17 @@ from collections import Counter
 import pytest
 
 from crewlite.errors import BranchConflictError, StoreError
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
+from crewlite.state import InMemoryProvider
 from crewlite.state.format.entry import seal
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.testing import check_provider
 from crewlite.testing.laws import LAWS, check_law
+from tests.parts import PROVIDERS
 
 from .wrapped import Unchanging
 
 
-@pytest.fixture(params=[InMemoryProvider, JsonProvider, SqliteProvider], ids=["memory", "json", "sqlite"])
+@pytest.fixture(params=PROVIDERS.values(), ids=PROVIDERS)
 def make(request, tmp_path):
     fresh = itertools.count()
     return lambda: (request.param(), str(tmp_path / f"store-{next(fresh)}"))

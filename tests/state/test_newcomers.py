@@ -23,11 +23,6 @@ from crewlite.state.providers.json_journals import lines
 from crewlite.testing import CrashInjector, ScriptedLLM
 
 
-@pytest.fixture(params=["store", "store.db"])
-def location(request, tmp_path):
-    return str(tmp_path / request.param)
-
-
 def crew_at(location, count=3):
     agent = Agent(role="W", goal="w", llm=ScriptedLLM(lambda messages: "done"))
     tasks = [Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent) for n in range(count)]

@@ -9,14 +9,12 @@ import pytest
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, idempotency_key, tool
 from crewlite.errors import JournalCorrupt, RefError
 from crewlite.events import TaskStartedEvent
-from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
 from crewlite.state.format.entry import next_entry
 from crewlite.state.format.record import Record, replay
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import Commit
 from crewlite.testing import ScriptedLLM
-
-PROVIDERS = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}
+from tests.parts import PROVIDERS
 
 
 class Kept:

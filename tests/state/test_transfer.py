@@ -17,7 +17,7 @@ from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.upkeep import compact_branch
 from crewlite.testing import CrashInjector, ScriptedLLM
 from tests import soak
-from tests.parts import Stop
+from tests.parts import PROVIDERS, Stop
 
 
 @tool
@@ -51,7 +51,7 @@ def made(location, provider=None):
 @pytest.fixture(params=["memory", "json", "sqlite"])
 def kept(request, tmp_path):
     """`made`, as (location, provider)."""
-    provider = {"memory": InMemoryProvider, "json": JsonProvider, "sqlite": SqliteProvider}[request.param]()
+    provider = PROVIDERS[request.param]()
     return made(str(tmp_path / f"first{'.db' if request.param == 'sqlite' else ''}"), provider), provider
 
 

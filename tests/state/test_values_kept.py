@@ -168,30 +168,6 @@ def test_the_terminal_tells_of_a_state(location):
         assert (done.exit_code, done.exception) == (0, None), done.output
 
 
-def test_pruning_keeps_values_versions_and_numbers(location):
-    with RuntimeState.open("bag", location) as state:
-        state["log"] = []
-        for number in range(12):
-            state["log"].append(number)
-            if number == 5:
-                state["once"] = 1
-            made = state.snapshot(label="six" if number == 6 else None)
-            if number == 8:
-                state.restore("@label:six")
-    with History(location) as history:
-        before = {one.id: one for one in history.run("bag").checkpoints()}
-        pruned = history.prune(keep_last=2)
-        assert len(pruned.checkpoints) == 9
-        after = history.run("bag").checkpoints()
-    assert [one.version for one in after] == [7, 11, 12]
-    for one in after:
-        was = before[one.id]
-        assert (one.values, one.versions, one.usage) == (was.values, was.versions, was.usage)
-    with RuntimeState.open("bag", location) as state:
-        assert dict(state) == made.values
-        assert state.snapshot().version == 13
-
-
 def test_a_restore_after_which_everything_was_pruned_is_remembered(location):
     with RuntimeState.open("bag", location) as state:
         for number in range(4):
