@@ -159,7 +159,6 @@ class Runner:
         return replace(self.again, location=self.progress.location or self.again.location)
 
     def _failed(self, error: Exception) -> click.ClickException:
-        """Build the exception that ends the command after an error."""
         if isinstance(error, click.ClickException):
             text, code = error.message, "usage" if isinstance(error, click.UsageError) else "failed"
         else:

@@ -105,7 +105,6 @@ def _halt() -> None:
 
 
 def _imports(thread: threading.Thread | None) -> bool:
-    """Return whether the thread is importing a module."""
     frame = thread and sys._current_frames().get(thread.ident or 0)
     while frame:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":

@@ -141,7 +141,6 @@ class Kickoff:
         return result.model_copy(update=changed)
 
     def _to_call(self, addresses: Sequence[str]) -> list[BaseLLM]:
-        """Return the models that are still to be called."""
         done = self.run.record.outcomes if self.run else {}
         left = [one for n, one in enumerate(self.assignments) if not addresses or addresses[n] not in done]
         return models(left) + ([self.planning_llm] if self.planning_llm and planning.NAME not in done else [])
@@ -217,7 +216,6 @@ class Kickoff:
         return self._result(made, data.get("drifted", ()))
 
     def _recorded(self, run: Run, record: Record) -> CrewOutput:
-        """Build the result of a finished run from its record."""
         now = self.fill(callbacks.recorded_inputs(self.crew, record) or self.inputs)
         others = {drifted.address: drifted for drifted in compare(record, now).drifted}
         recorded = record.run["definition"]["tasks"]

@@ -76,7 +76,6 @@ class _Test:
         return found, await durable.scope().step(self._result(number, quality, address))
 
     def _evaluation(self, number: int, task: Task, output: TaskOutput) -> Step[Score]:
-        """Build the step in which a model scores an answer."""
         prompts = "evaluator.j2", "evaluation.j2"
         judge = Judge(self.crew, self.llm, "Crew Evaluator", Score, prompts, "task_evaluation")
         about = {"task_name": output.name, "agent_role": output.agent}

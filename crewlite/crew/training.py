@@ -110,7 +110,6 @@ class _Training:
         return found
 
     async def _said(self, number: int, at: int, task: Task, output: TaskOutput) -> str:
-        """Return the feedback on an answer; "" for none."""
         feedback, scope = self._feedback, durable.scope()
         if feedback is None:
             shown = f"{output.agent} answers ({task.title}, iteration {number}):\n\n{output.raw}\n\n"

@@ -79,7 +79,6 @@ class _TrialRoot(FlowRoot):
         self._voice, self.asks_people = trial.voice, trial.asks_people
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
-        """Build the step that runs the code of the trial."""
         return dataclasses.replace(super().step(inputs, run), voice=self._voice(inputs))
 
 

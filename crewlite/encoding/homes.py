@@ -150,7 +150,6 @@ def renamed(data: Any) -> Iterator[Any]:
 
 
 def _classes(data: Any) -> Iterator[str]:
-    """Yield the names of the classes in encoded data."""
     if isinstance(data, dict):
         if "$" in data and "c" in data:
             yield data["c"]

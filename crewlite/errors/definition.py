@@ -44,7 +44,6 @@ class KnowledgeMissing(ConfigError, FileNotFoundError):
     code = "knowledge_missing"
 
     def __init__(self, path: str, looked: Sequence[str]) -> None:
-        """`looked`: the paths at which it was looked for."""
         ways = " and at ".join(repr(cut(way, 100)) for way in looked)
         found = f"There is no knowledge file {cut(path, 100)!r}: looked for it at {ways}, from the working directory"
         page = "For a web page, write a KnowledgeSource whose load_content fetches the text"

@@ -197,7 +197,6 @@ class StepFunction(Generic[P, R, V]):
         )
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments by name."""
         if self._plain is not None and not kwargs and len(args) == len(self._plain):  # for speed
             return dict(zip(self._plain, args, strict=True))
         try:

@@ -197,7 +197,6 @@ def _answered(error: Exception) -> bool:
 
 
 def _origin(error: Exception) -> BaseException | None:
-    """Return the error that litellm converted to its own."""
     return next((one for one in came_from(error) if not type(one).__module__.startswith("litellm.")), None)
 
 

@@ -379,7 +379,6 @@ def _sync_directory(path: Path, batch: SyncBatch | None) -> None:
 
 
 def _sync_all(files: Mapping[Path | str, FileIO], directories: Iterable[Path | str]) -> None:
-    """Sync files, then directories."""
     for file in files:
         announce("fsync", file)
     handles = [*map(FileIO.fileno, files.values())]

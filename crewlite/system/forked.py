@@ -103,7 +103,6 @@ class _Uncut:
             self._inside.append(me)
 
     def before_fork(self) -> None:
-        """Wait until no other thread is in a block."""
         me = get_ident()
         with self._changed:
             self.forking[me] = False
@@ -117,7 +116,6 @@ class _Uncut:
             self._changed.notify_all()
 
     def in_child(self) -> None:
-        """Forget the other threads."""
         self._inside = [one for one in self._inside if one == get_ident()]
         self.forking.clear()
 

@@ -115,7 +115,7 @@ class Task(Definition):
     @classmethod
     def _is_seen(cls, value: str | None) -> str | None:
         if value is not None and not value.isprintable():
-            raise ConfigError(f"name is {value!r}; wanted one line of characters that can be seen")
+            raise ConfigError(f"name is {value!r}; wanted one line of visible characters")
         return value
 
     @field_validator("output_file")

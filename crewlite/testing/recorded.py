@@ -160,7 +160,6 @@ class _Tape:
 
     @property
     def count(self) -> int:
-        """The number of recorded replies."""
         return len(self._lines)
 
     def read(self) -> int:

@@ -102,8 +102,6 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A call that a reply asks for."""
-
     call: ToolCall
     label: str
     address: str

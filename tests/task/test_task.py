@@ -141,7 +141,7 @@ def test_a_task_may_have_any_name_and_its_address_a_plain_one(memory):
         return crew().with_(checkpoint=None).kickoff()["a/b#2!"].raw
 
     assert inside.kickoff()
-    with pytest.raises(ConfigError, match="wanted one line of characters that can be seen"):
+    with pytest.raises(ConfigError, match="wanted one line of visible characters"):
         Task(name="a\nb", description="d", expected_output="x")
 
 

@@ -78,7 +78,6 @@ def _tell(out: Output | Screen, run: RunHistory, event: LightEvent) -> None:
 
 
 def _ended(run: RunHistory) -> str:
-    """Return how a run has ended, in words."""
     if run.waiting and run.status == "waiting":
         return f"waits for an answer: {', '.join(one.address for one in run.waiting)}"
     if run.stopped_by:

@@ -320,7 +320,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
             self.graph.check_edit(address, codec.decode(value))
 
     def as_field(self, record: Record, name: str, value: Any) -> Any:
-        """Return a value as a field of the state takes it. Raises ConfigError for one that is unknown or invalid."""
+        """Convert a value for a field of the state. Raises ConfigError for an unknown field or an invalid value."""
         kind, flow = self.state_kind, self.run_name
         kind.check(flow, {name: value})
         known = kind.made({at: codec.decode(one) for at, one in record.values.items()})
@@ -372,7 +372,6 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
         super().__setattr__(name, value)
 
     def _check(self) -> None:
-        """Raise ConfigError if a setting of the flow is unusable."""
         label = f"flow {named('flow', self.run_name if self.name is None else self.name)!r}"
         whole_or_none(label, 1, max_concurrency=self.max_concurrency)
         checks.whole(label, 1, max_method_calls=self.max_method_calls)

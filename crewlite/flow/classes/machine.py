@@ -37,8 +37,6 @@ class Firing:
 
 
 class _Listener(NamedTuple):
-    """A method with a condition."""
-
     place: int
     """The place of the method in the order of the class, among the methods that have a condition."""
     method: str

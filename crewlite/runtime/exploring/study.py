@@ -128,7 +128,6 @@ class _Study:
 
     @property
     def base(self) -> ForkBase | None:
-        """The base of the existing branches; None without any."""
         return next((info.base for info in self.taken.values()), None)
 
     @property

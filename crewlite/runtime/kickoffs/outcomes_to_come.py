@@ -49,7 +49,6 @@ class OutcomesToCome:
 
 
 def _parts(data: Json) -> Iterator[Json]:
-    """Yield the data itself and everything nested in it."""
     yield data
     for item in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
         yield from _parts(item)

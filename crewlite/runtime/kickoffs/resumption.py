@@ -288,7 +288,6 @@ def check_newest(root: Root[Any], record: Record, located: Located) -> None:
 
 
 def _is_abandoned(record: Record, located: Located) -> bool:
-    """Return whether the named checkpoint was abandoned by a rewind."""
     named = record.checkpoints.get(located.checkpoint or "")
     return named is not None and not record.is_valid(named["seq"])
 

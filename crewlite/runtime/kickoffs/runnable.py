@@ -335,7 +335,7 @@ class Runnable(ABC, Generic[R]):
         """Raise ConfigError if the definition cannot use `value`, as recorded, as the outcome of a step of this run."""
 
     def as_field(self, record: Record, name: str, value: Any) -> Any:
-        """Return a value as a field of the state of this run takes it. Raises ConfigError if it does not fit."""
+        """Convert a value for the field `name` of this run's state. Raises ConfigError if it does not fit."""
         return value
 
     def bound_to(self, config: FromCheckpoint) -> Self:

@@ -221,7 +221,6 @@ class _UnreadEvents:
         self._reader = None
 
     def put(self, event: BaseEvent) -> None:
-        """Add an event."""
         with self._lock:
             self._events.append(event)
         self._wake()
@@ -270,6 +269,5 @@ class _UnreadEvents:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    """Call a function on a loop, unless that loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(call)

@@ -246,7 +246,6 @@ def _caught(number: int, frame: FrameType | None) -> None:
 
 
 def _alive() -> tuple[SignalListener, ...]:
-    """Return the listeners whose loop is still open."""
     return tuple(one for one in _listeners if not one.loop.is_closed())
 
 

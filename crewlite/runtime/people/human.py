@@ -133,7 +133,6 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
 
 
 def _answered(frame: StepScope, asked: Question) -> bool:
-    """Return whether a person has answered this question already."""
     return recorded_answer(frame.run.record, frame.address, asked.digest, _basis(frame)) is not None
 
 

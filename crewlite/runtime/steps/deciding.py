@@ -290,7 +290,6 @@ def _of_step(step: Step[Any], frame: Frame) -> dict[str, Any]:
 
 
 def _name(step: Step[Any], frame: Frame) -> str:
-    """Return the name that events about the recovery of a step give to the step."""
     return step.asked_model() if step.asked_model else frame.origin.name
 
 
@@ -351,7 +350,6 @@ def _policy(step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | No
 def _failure(
     step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
 ) -> Failure:
-    """Describe a failed attempt for its policy."""
     record, address = frame.run.record, frame.address
     left = step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
     inside, beside = frame.children.prefix, frame.outer.children.prefix

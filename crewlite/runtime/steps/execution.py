@@ -141,7 +141,6 @@ class Execution(Generic[T]):
         return FailedAttempt(error, _ms(clock), self._said(frame), has_outcome=True, outcome=value)
 
     def _raised(self, frame: Frame, error: Exception, clock: float) -> FailedAttempt:
-        """Return the failed attempt that ended with this error."""
         usage = self.step.usage_of_failure() if self.step.usage_of_failure else None
         return FailedAttempt(error, _ms(clock), self._said(frame), usage=usage)
 
@@ -356,7 +355,6 @@ class Execution(Generic[T]):
     def _step_record(
         self, data: Json, facts: OutcomeFacts, usage: Json = None, said: SaidRecord | None = None
     ) -> StepRecord:
-        """Build the record of an outcome with this value."""
         step, frame, run = self.step, facts.frame, self.outer.run
         mode = (frame or self.outer).inherited.mode
         texts = frame.children.texts if frame else None

@@ -111,13 +111,13 @@ class _Room:
     errors: int = _MOST
 
     def take(self, data: codec.Json) -> bool:
-        """Return whether there is room for this data, and use the room up."""
+        """Take room for this data. Returns False, and takes none, if there is not enough."""
         if fits := (size := len(codec.dumps(data))) <= self.characters:
             self.characters -= size
         return fits
 
     def take_errors(self, count: int) -> bool:
-        """Return whether there is room for so many more errors, and use the room up."""
+        """Take room for so many more errors. Returns False, and takes none, if there is not enough."""
         if fits := count <= self.errors:
             self.errors -= count
         return fits

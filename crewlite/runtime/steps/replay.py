@@ -137,7 +137,6 @@ def is_edit_to_keep(record: Record, ended: Outcome | Attempt | None, mode: Mode)
 
 
 def _decided(case: _Case) -> Decision:
-    """Go through the rules of this module, in order."""
     record, question, mode, unrequested, ended = case
     if ended and not _stands(record, ended, question):
         return EXECUTE

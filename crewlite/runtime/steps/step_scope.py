@@ -97,7 +97,6 @@ class StepScope(Frame):
         return StepRequest(address, fingerprint, start or (view.start if view else self.start_inside()), stopping)
 
     def _next_address(self, step: Step[Any], fingerprint: str) -> str:
-        """Return the address of a step that is requested now."""
         children = self.children
         if step.name and step.kind.takes_key and (key := key_here(self)):
             address = children.keyed(step.kind.name, step.name, key)
