@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 
 import pytest
+from pydantic import Field, PrivateAttr
 
 from crewlite import event_bus
 from crewlite.errors import ConfigError, Suspended
@@ -155,3 +156,32 @@ def test_a_kickoff_that_begins_later_does_not_see_what_the_first_has_set():
         assert flow.kickoff({"name": "bob"}) is None
         goes_on.set()
         assert ada.result() is None
+
+
+class Log(Flow):
+    """A flow with attributes that pydantic declares, as flows for CrewAI have them."""
+
+    lines: list[str] = Field(default_factory=list)
+    _port: str = PrivateAttr(default="Brest")
+    _seen: list[str] = PrivateAttr(default_factory=list)
+    _none: str = PrivateAttr()
+
+    def __init__(self, port=None, **settings):
+        super().__init__(**settings)
+        self._port = port or self._port
+
+    @start()
+    def note(self):
+        self._seen.append(self._port)
+        return self._port
+
+
+class Longer(Log):
+    _port: str = PrivateAttr(default="Lorient")
+
+
+def test_each_flow_has_its_own_values_of_what_pydantic_declares():
+    log, other, longer = Log(), Log("Nantes"), Longer(name="longer")
+    assert [one.kickoff() for one in (log, other, longer, log)] == ["Brest", "Nantes", "Lorient", "Brest"]
+    assert [one._seen for one in (log, other, longer)] == [["Brest", "Brest"], ["Nantes"], ["Lorient"]]
+    assert log.lines == [] and log.lines is not other.lines

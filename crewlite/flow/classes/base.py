@@ -22,7 +22,7 @@ from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import is_at_work, method_of, original, running
-from crewlite.flow.classes.settings import FlowType, check_attributes
+from crewlite.flow.classes.settings import Declared, FlowType, read_attributes
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
 from crewlite.kinds import Kind
@@ -71,7 +71,7 @@ class Left(NamedTuple):
     feedback: tuple[HumanFeedbackResult, ...]
 
 
-class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
+class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
     """A flow of methods with a state: `class Plan(Flow[PlanState])`, or `class Plan(Flow)` with a mapping as state.
 
     The settings below are class attributes, or arguments of the constructor. Further arguments of the constructor set
@@ -107,7 +107,7 @@ class Flow(Hinting, Runnable[Any], Generic[S], metaclass=FlowType):
     def __init_subclass__(cls, *, abstract: bool = False, **more: Any) -> None:
         super().__init_subclass__(**more)
         homes.note(cls)
-        check_attributes(cls.__name__, Flow, vars(cls), _SETTINGS)
+        read_attributes(cls, Flow, _SETTINGS)
         cls.graph = Graph.of(cls, Flow)
         for base in cls.__dict__.get("__orig_bases__", ()):
             if isinstance(getattr(base, "__origin__", None), type) and issubclass(base.__origin__, Flow):

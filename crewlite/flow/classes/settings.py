@@ -5,10 +5,14 @@ Other attributes are the user's own.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABCMeta
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
+
+from pydantic.fields import FieldInfo, ModelPrivateAttr
+from pydantic_core import PydanticUndefined
 
 from crewlite.budget import Budget
 from crewlite.coming_from import instead_of
@@ -27,7 +31,33 @@ class FlowType(ABCMeta):
         raise AttributeError(f"{cls.__name__} has no attribute {name!r}{f'; {instead}' if instead else ''}")
 
 
-def check_attributes(flow: str, base: type, attributes: Mapping[str, object], settings: Collection[str]) -> None:
+class Declared:
+    """Gives each object a value of its own for what `PrivateAttr(...)` or `Field(...)` of pydantic declares.
+
+    They do so in programs for CrewAI, whose flows are models of pydantic.
+    """
+
+    _declared: ClassVar[Mapping[str, ModelPrivateAttr | FieldInfo]] = {}
+    """What the class declares, or inherits."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Create the object with the defaults; a subclass may use them before it calls this class's constructor."""
+        made = super().__new__(cls)
+        for name, one in cls._declared.items():
+            make: Any = one.default_factory
+            if make or one.default is not PydanticUndefined:
+                vars(made)[name] = make() if make else copy.deepcopy(one.default)
+        return made
+
+
+def read_attributes(flow: type[Declared], base: type, settings: Collection[str]) -> None:
+    """Note which attributes of a class pydantic declares, and check the others. Raises ConfigError."""
+    own = {name: one for name, one in vars(flow).items() if isinstance(one, ModelPrivateAttr | FieldInfo)}
+    flow._declared = {**flow._declared, **own}
+    _check(flow.__name__, base, vars(flow), settings)
+
+
+def _check(flow: str, base: type, attributes: Mapping[str, object], settings: Collection[str]) -> None:
     """Raise ConfigError for attributes of a class that look like settings, or hide a method of flows.
 
     `base`: the class of all flows. `settings`: those that a flow has.
