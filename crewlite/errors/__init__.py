@@ -46,5 +46,5 @@ _defined = {
     name for name, value in globals().items() if getattr(value, "__module__", "").startswith("crewlite.errors.")
 }
 
-_INSIDE = {"PlaceIsBehind", "add_note", "attribute_of", "came_from", "notes_of", "repr_of"}
+_INSIDE = {"add_note", "attribute_of", "came_from", "notes_of", "repr_of"}
 __all__ = sorted(_defined - _INSIDE)  # noqa: PLE0605 - all that the modules above define

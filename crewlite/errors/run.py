@@ -29,10 +29,6 @@ class CheckpointIsBehind(CrewliteError, RuntimeError):
         self.after, self.head = tuple(after), head
 
 
-PlaceIsBehind = CheckpointIsBehind
-"""The old name, deprecated."""
-
-
 class InDoubt(CrewliteError, RuntimeError):
     """A call declared effect="once" was interrupted, or has failed: crewlite cannot know whether it took effect."""
 

@@ -119,9 +119,6 @@ class StoredRuns:
         """
         return self._store.places(limit=limit, before=before)
 
-    places = checkpoints
-    """A deprecated name of `checkpoints`."""
-
     def diff(self, a: str | UUID | Checkpoint | RunHistory, b: str | UUID | Checkpoint | RunHistory) -> RunDiff:
         """Compare two runs, branches or checkpoints: inputs, settings, steps, state, usage and time of `b` beside `a`.
 

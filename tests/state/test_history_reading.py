@@ -67,9 +67,3 @@ def test_a_fork_says_what_it_stands_on(on_disk, make_crew):
         deeper = history.fork(fork, branch="g")
         assert (deeper.base.branch, deeper.base.checkpoint_id) == ("f", first.id)
         assert deeper.started_at >= fork.started_at >= history.run("r").started_at
-
-
-def test_deprecated_names_still_work(on_disk, make_crew):
-    make_crew(["a", "b", "c"], checkpoint=on_disk()).kickoff(run_id="r")
-    with History(on_disk().location) as history:
-        assert history.places() == history.checkpoints()

@@ -13,7 +13,6 @@ from crewlite.state.providers.base import (
     CheckpointInfo as CheckpointInfo,
     Commit as Commit,
     Exchange as Exchange,
-    PlaceInfo as PlaceInfo,
     ResultCache as ResultCache,
     Store as Store,
     change_shared as change_shared,

@@ -114,10 +114,6 @@ class CheckpointInfo:
     """Whether the branch was rewound to before this checkpoint."""
 
 
-PlaceInfo = CheckpointInfo
-"""A deprecated name of `CheckpointInfo`."""
-
-
 class Store(Protocol):
     """An opened location, which holds the journals of runs.
 
