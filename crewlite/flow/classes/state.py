@@ -226,7 +226,7 @@ def values_of(state: Any) -> dict[str, Any]:
 
 
 def fields_set(initial: Any) -> Collection[str]:
-    """Return the fields that an `initial_state` sets: of an object, those that differ from their defaults."""
+    """Return the fields that an `initial_state` sets: all of a mapping; of an object, those unlike their defaults."""
     if not isinstance(initial, BaseModel):
         return [*initial] if isinstance(initial, Mapping) else ()
     changed = (

@@ -52,7 +52,7 @@ class RunDiff:
     """The time that `b` has worked minus the time that `a` has worked, in seconds."""
 
     def __bool__(self) -> bool:
-        """Return whether anything but usage and time differs, as far as prunes have left what tells it."""
+        """Return whether anything but usage and time differs, as far as prunes have left the data that tell it."""
         changed = any(step.status not in ("same", "unknown") for step in self.steps)
         return bool(changed or self.inputs or self.models or self.settings or self.state)
 

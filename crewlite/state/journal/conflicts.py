@@ -152,5 +152,5 @@ def _kind(value: dict[str, Json]) -> tuple[Json, Json]:
 
 
 def _set_in_either(one: Json, other: Json) -> Json:
-    """Return the names of the fields that are set in either copy of a model; ABSENT stands for all fields."""
+    """Return the names of the fields set in either of two copies of a model; ABSENT if all fields are set in one."""
     return ABSENT if ABSENT in (one, other) else list(dict.fromkeys([*one, *other]))

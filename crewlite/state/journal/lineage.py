@@ -192,7 +192,7 @@ def lost_base(journals: Mapping[str, Sequence[Entry]], branch: str) -> str | Non
 
 
 def _bases_first(store: Store, run_id: str, read: Callable[[], Journals]) -> Journals:
-    """Return the journals that `read` returns, forks before their bases, in the reverse order.
+    """Return the journals from `read`, which returns forks before their bases, with bases before their forks.
 
     Reads again if one of them is empty or lacks its base: the run may have been deleted and started again meanwhile.
     Raises JournalCorrupt if the same branches are found again, as then the run is damaged.

@@ -311,7 +311,7 @@ class Tail(NamedTuple):
 
 
 def _mark(data: bytes, end: int) -> tuple[int, bytes]:
-    """Return (offset, first bytes) of the last line of a journal of `end` bytes, which ends with the lines `data`."""
+    """Return (offset, first bytes) of the last line of a journal. `data`: its last lines; `end`: its size in bytes."""
     start = data.rfind(b"\n", 0, -1) + 1
     return end - len(data) + start, data[start : start + _SEALED]
 

@@ -141,7 +141,7 @@ def _rewinds(entries: Iterable[Entry]) -> list[tuple[int, RewindTarget]]:
 
 
 def check_bases(commits: Sequence[Commit]) -> None:
-    """Raise BranchConflictError unless each of these commits of a new run creates a branch, after that of its base."""
+    """Raise BranchConflictError unless each of these commits of a new run creates a branch, its base's commit first."""
     made: set[tuple[str, Head]] = set()
     for commit in commits:
         if commit.run is None:

@@ -40,7 +40,7 @@ def turns_of(record: Record, prefix: str) -> list[Turn]:
 
 
 def _is_used_again(record: Record, reply: Outcome) -> bool:
-    """Return whether a fork has inherited or edited this reply, and the step around it has then ended with it."""
+    """Return whether a fork has inherited or edited this reply, and the enclosing step used it when it ended."""
     first = None if outer(reply.address) else record.outcomes.get(f"{kinds.TURN.name}#1")  # of several turns
     around = first or record.outcomes.get(outer(reply.address))
     if around is None or reply.address in around.unused:

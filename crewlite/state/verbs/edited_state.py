@@ -24,19 +24,19 @@ OUTCOME = ""
 
 
 class Editable(Protocol):
-    """What a definition says of the edits of a fork that it is to run."""
+    """A definition that can check the edits of a fork and convert them."""
 
     def check_edit(self, record: Record, address: str, value: Json) -> None:
         """Raise ConfigError if the definition cannot use `value`, recorded, as the outcome of a step of this run."""
 
     def as_field(self, record: Record, name: str, value: Any) -> Any:
-        """Return a value as a field of the state of this run takes it. Raises ConfigError if it does not fit."""
+        """Convert a value for the field `name` of this run's state. Raises ConfigError if it does not fit."""
 
 
 def split(key: str, known: Collection[str]) -> tuple[str, str]:
     """Split the key of an edit into the address of a step and the name of a field: `method:plan.state.tone`.
 
-    The name is OUTCOME if the key is an address alone. `known`: addresses, in which a name may hold anything.
+    The name is OUTCOME if the key is an address alone. `known`: the run's addresses, which may contain ".state.", too.
     """
     parts = [] if key in known or key.endswith(_MARK) else key.split(_MARK)
     ways = [(_MARK.join(parts[:n]), _MARK.join(parts[n:])) for n in range(1, len(parts))]

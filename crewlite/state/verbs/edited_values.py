@@ -113,7 +113,7 @@ def _validated(cls: type, fields: JsonObject, given: Json, called: str, what: st
 
 
 def _taken(cls: type, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values as the fields of the class take them. Raises ValidationError, and what validators raise.
+    """Convert the values for the fields of a class. Raises ValidationError, and what validators raise.
 
     Those of a dataclass or named tuple are checked by its type hints, so that none of its own code runs.
     """

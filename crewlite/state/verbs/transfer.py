@@ -52,7 +52,7 @@ def document(store: Store, run_id: str) -> tuple[str, bytes]:
 def export_run(store: Store, run_id: str, path: Path) -> str:
     """Write a run to a file, all or nothing, and return its digest. Raises RefError, JournalCorrupt, OSError.
 
-    The StoreError for a file that cannot be written names that, and no location.
+    If the file cannot be written, the StoreError names the file and no location.
     """
     total, data = document(store, run_id)
     with saving(str(path), "the run was not exported"):
