@@ -43,7 +43,7 @@ class Shared(Protocol):
         """
 
     def post(self, key: str, change: Callable[[bytes | None], bytes]) -> None:
-        """Change data like `change`, without waiting for it, and before any later request."""
+        """Request a `change` and return at once. The change is made before any later request."""
 
 
 @dataclass(frozen=True, slots=True)

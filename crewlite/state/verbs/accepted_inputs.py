@@ -27,7 +27,7 @@ def check_accepted(record: Record, inputs: Iterable[str], takes: Iterable[str]) 
 
 
 def inputs_of_definition(definition: JsonObject) -> list[str] | None:
-    """Return the inputs that a recorded definition uses; None if callbacks or an early release do not tell them."""
+    """Return the inputs that a recorded definition uses; None with callbacks, or if an early release recorded it."""
     live = definition.get("live")
     if isinstance(live, dict) and "before_kickoff_callbacks" in live:
         return None
