@@ -147,7 +147,7 @@ async def preview(definition: Runnable[Any], request: Request) -> Preview:
 
 
 async def _kicked_off(root: Root[T], request: Request) -> Finished[T]:
-    """Kick off a run of its own; inside another run, a step of that, or a separate run if only this one has a store."""
+    """Kick off a run; inside another run, a step of that run, or a separate run if only this one has a store."""
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
         return await _as_found(

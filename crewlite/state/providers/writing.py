@@ -126,7 +126,7 @@ def _check_replaces(run_id: str, branch: str, own: Sequence[Entry], entries: Seq
         raise InvalidEntry(problem)
     for entry in read:
         if entry.head not in ends:
-            raise InvalidEntry(f"commit {entry.seq} has another sum")
+            raise InvalidEntry(f"commit {entry.seq} has another checksum")
     if not read or read[-1].head != own[-1].head:
         raise InvalidEntry(f"commit {own[-1].seq} is not the last one")
     if _rewinds(read) != _rewinds(own):
