@@ -259,7 +259,7 @@ def test_delete_wants_yes_where_nobody_can_be_asked(location):
 
 def test_delete_wants_the_name_of_a_run(location):
     done = CliRunner().invoke(main, ["checkpoint", "delete", "latest", "--yes", "--location", location])
-    assert (done.exit_code, "delete wants the name of a run" in done.stderr) == (2, True)
+    assert (done.exit_code, "delete needs the name of a run" in done.stderr) == (2, True)
     assert runs(location) == {"one", "broken"}
 
 
