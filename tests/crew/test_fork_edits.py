@@ -297,7 +297,9 @@ def test_an_edit_of_what_an_agent_said_or_heard_is_no_answer_to_something_else(o
     seen = []
     forked = scout(on_disk(), "in", seen).fork("r", branch="x", edits=edits, rerun=rerun)
     for _ in range(2):
-        with pytest.raises(ChangeUnused, match=f"'task:t/{lost}' was edited, but this branch asks the step another question"):
+        with pytest.raises(
+            ChangeUnused, match=f"'task:t/{lost}' was edited, but this branch asks the step another question"
+        ):
             forked.kickoff()
     assert seen == ["in"] * ("task:t/tool:look" not in edits), "the call that was edited is not made"
     first = {at: value for at, value in edits.items() if at != f"task:t/{lost}"}
