@@ -222,7 +222,7 @@ STORIES = [(kind, verb) for kind, make in KINDS.items() for verb in (VERBS if ma
 
 @pytest.mark.parametrize(("kind", "verb"), soak.sample(STORIES, 2))
 def test_twice_as_many_tasks_take_twice_the_work(kind, verb, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "_LOOK", 60.0)  # of a slow computer, only the longer run would be looked at
+    monkeypatch.setattr(writer, "_LOOK", 60.0)  # on a slow computer, only the longer run lasts until its writer looks
 
     def work(length: int) -> Work:
         story: Callable[[], object] = getattr(Story(kind, length, tmp_path), verb)()
