@@ -281,7 +281,9 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         return value
     except ValidationError as error:
         problems = "; ".join(item["msg"] for item in error.errors(include_url=False))
-        raise click.UsageError(f"--input {name}: {problems}. For other than text: {name}:=JSON") from None
+        raise click.UsageError(
+            f"--input {name}: {problems}. The value is taken as text; to give JSON, write {name}:=..."
+        ) from None
 
 
 def _near(path: str) -> str:

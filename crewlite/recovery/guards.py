@@ -60,7 +60,7 @@ class EarlierCall:
 
 @dataclass(frozen=True, slots=True)
 class GuardedCall:
-    """A call that is about to be made."""
+    """A call that is about to be made, as a guard is asked about it."""
 
     kind: Literal["tool", "model"]
     name: str

@@ -58,7 +58,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A step of the work before the failure, as it was recorded: plain data."""
+    """A step of the failed work before its failure, as a policy, or the agent in its next attempt, is shown it."""
 
     action: str
     tool: str = ""

@@ -134,7 +134,7 @@ def _read(located: Located) -> Record:
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """One field of a definition, or one item in it: recorded as data, or live and passed by the caller."""
+    """One field of a definition, or one item of a field: either recorded data, or a live object that `bind` passes."""
 
     path: tuple[str, ...]
     value: Any = _UNSET

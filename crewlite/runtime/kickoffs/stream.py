@@ -217,7 +217,7 @@ class _UnreadEvents:
         return ""
 
     def release(self) -> None:
-        """Let another reader continue."""
+        """End the turn of the present reader: another one may read the events that are left."""
         self._reader = None
 
     def put(self, event: BaseEvent) -> None:

@@ -56,7 +56,7 @@ def recorded_error(frame: Frame, step: Step[Any], failure: Attempt) -> BaseExcep
 
 
 def commit_late(frame: Frame, address: str) -> None:
-    """Note the recorded changes of the state that handlers made after a child step had ended."""
+    """Take over from the record the changes of the state that event handlers made after a child step had ended."""
     if (view := frame.children.view) and (late := frame.run.record.late.get(address)):
         view.commit(address, late, late=True, recorded=True)
 

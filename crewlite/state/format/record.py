@@ -176,7 +176,7 @@ class Record:
 
     @property
     def base(self) -> int:
-        """The number of the commit that this branch is forked from; 0 if it is not a fork."""
+        """The number of the last commit that this branch has inherited; 0 if it is no fork."""
         return base["seq"] if (base := self.run.get("base")) else 0
 
     def is_valid(self, seq: int) -> bool:

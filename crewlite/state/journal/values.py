@@ -275,13 +275,13 @@ class Values(MutableMapping[str, Any], ABC):
                 del self._own()[key]
 
     def _own(self) -> dict[str, Json]:
-        """Return `_coded` as a mapping that may be changed."""
+        """Return `_coded` for the caller to change: a copy takes its place if others were given the present one."""
         if self._handed_out:
             self._coded, self._handed_out = dict(self._coded), False
         return cast(dict[str, Json], self._coded)
 
     def _items(self, collection: str) -> dict[str, Json]:
-        """Return the items of a collection as a mapping that may be changed."""
+        """Return the dict in which the items of a collection are kept, for the caller to change."""
         name = ITEMS + collection
         self._written.add(name)
         if name not in self._added_to:

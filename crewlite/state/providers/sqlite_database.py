@@ -240,7 +240,7 @@ def transaction(
 
 
 def problem_with_file(path: Path) -> str:
-    """Return why SQLite does not accept a file as a database or cannot open it, and what to do; "" if it does.
+    """Return why SQLite cannot use a file as a database, and what to do; "" if it can.
 
     SQLite itself looks, because nothing else may open a database: see `disk.connect`.
     """
@@ -261,9 +261,9 @@ def problem_with_file(path: Path) -> str:
 
 
 def _code_of(error: Exception) -> int:
-    """Return SQLite's primary error code, without the details in its higher bits; 0 for another error.
+    """Return SQLite's primary error code, without the details in its higher bits; 0 for an error that has no code.
 
-    That a disk is full has one code here, though SQLite has two.
+    For a full disk SQLite has two codes: both are returned as `_FULL`.
     """
     code: int = getattr(error, "sqlite_errorcode", 0)
     return _FULL if code == _NO_SHARED_MEMORY else code & 0xFF
