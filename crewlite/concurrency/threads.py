@@ -96,7 +96,7 @@ class _Threads:
         calls.put((call, name))
 
     def end(self) -> None:
-        """End the idle threads now, and each other thread after its call."""
+        """End the idle threads now, and have each other one end after its call. Does not wait for them."""
         self._over = True
         with contextlib.suppress(IndexError):
             while True:

@@ -130,7 +130,7 @@ def whole_or_none(label: str, least: int, **options: object) -> None:
 
 
 def check_checkpoint(label: str, checkpoint: object) -> None:
-    """Raise ConfigError unless this is a usable `checkpoint` of a flow."""
+    """Raise ConfigError unless a flow may have this value as its setting `checkpoint`."""
     if not isinstance(checkpoint, CheckpointConfig | bool | None):
         raise ConfigError(f"{label}: checkpoint is {checkpoint!r}; wanted True, or CheckpointConfig(location=...)")
 

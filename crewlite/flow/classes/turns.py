@@ -145,7 +145,7 @@ def _operation(request: Request) -> str:
 
 
 def _turns(store: Store, state_id: str, identity: str) -> _Turns:
-    """Read the newest turn. If that name belongs to a run of another flow, the kickoff refuses it later."""
+    """Read the newest turn of a state. Its run may be one of another flow, which the kickoff refuses later."""
     numbers = {number: one for one in run_ids(store, state_id) if (number := number_of_turn(one, state_id))}
     free = ""
     for number in sorted(numbers, reverse=True):

@@ -78,7 +78,7 @@ def check_results(record: Record, answers: Mapping[str, Any], secrets: Secrets) 
 
 
 def _has_result(record: Record, outcome: Outcome, value: Any, secrets: Secrets) -> bool:
-    """Return whether a call has finished with this result; False for a step that is no call."""
+    """Return whether the call with this outcome has finished with this result; False for a step that is no call."""
     kind = kinds.of(outcome.kind)
     if kind.is_call:
         return bool(record.value(outcome.address)["text"] == secrets.mask(as_text(value)))

@@ -55,7 +55,7 @@ class Preview:
 async def preview(root: Root[Any], request: Request) -> Preview:
     """Return what this kickoff would do. Reads the store; runs no step and writes nothing.
 
-    Raises ConfigError if there is no recorded run to preview, and what the kickoff would raise before it pays.
+    Raises ConfigError if nothing is recorded of the run yet, and what the kickoff would raise before it pays.
     """
     if request.answers or request.rerun or request.resume:
         raise ConfigError(

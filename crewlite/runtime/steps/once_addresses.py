@@ -65,7 +65,7 @@ def may_keep(frame: Frame, address: str, question: codec.Json) -> bool:
 
 
 def note_address(frame: Frame, address: str, found: str) -> str:
-    """Note that the call which the code of `frame` requests at `address` has the address `found`; return `found`."""
+    """Give a call the address `found` where the order of requests would give it `address`. Returns `found`."""
     children = frame.children
     if children.unrequested_calls:
         children.unrequested_calls.pop(found, None)

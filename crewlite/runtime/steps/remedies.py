@@ -193,7 +193,10 @@ def made_before(record: Record, steps: Collection[str]) -> set[str]:
 
 
 def void_by(record: Record, remedy: Remedy, prefix: str) -> Iterator[tuple[str, str]]:
-    """Yield (address, kind) of the ended steps that a rollback to a named step below `prefix` runs again."""
+    """Yield (address, kind) of the ended steps that run again after `remedy`, if it rolls back to a step it names.
+
+    Both that step and those that run again are below `prefix`.
+    """
     if not isinstance(remedy, Rollback) or not remedy.to:
         return
     order = record.outcomes[f"{prefix}{remedy.to}"].order

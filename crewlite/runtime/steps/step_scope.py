@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class StepRequest(NamedTuple):
-    """A request for a step: its address and question, and the run's state and stopping error at that moment."""
+    """A request for a step, with what a step needs of the moment at which code requested it."""
 
     address: str
     fingerprint: str

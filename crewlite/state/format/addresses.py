@@ -70,7 +70,7 @@ def pruned_around(address: str, known: Collection[str], begun: Iterable[str]) ->
 
 
 def subject(question: str) -> str:
-    """Return the address of what a question asks about: of the failed attempt it decides on, or else its own."""
+    """Return what the question at this address is about: the address of a failed attempt to decide on, or its own."""
     decision = outer(question)
     return decision.rpartition("-")[0] if decision and kinds.at(decision) is kinds.DECISION else question
 

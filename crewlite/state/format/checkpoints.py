@@ -114,7 +114,7 @@ def recorded_in(entry: Entry) -> Iterator[CheckpointRecord]:
 
 
 def position_of(checkpoint: CheckpointRecord) -> tuple[int, str]:
-    """Return the key by which the checkpoints of a branch are ordered: by their commit, then by their age."""
+    """Return the key by which the checkpoints of a branch are ordered: by their commit, then the oldest first."""
     return checkpoint["seq"], checkpoint["id"]
 
 
