@@ -1,10 +1,11 @@
-"""What tests of values share."""
+"""What tests of values, and of the doctor, share."""
 
 from __future__ import annotations
 
 import pytest
 
 from crewlite.state import RuntimeState
+from tests.state.doctoring import run_at
 
 
 @pytest.fixture(params=["kept", "kept.db"])
@@ -21,3 +22,20 @@ def anywhere(request, tmp_path):
 def state(anywhere):
     with RuntimeState.open("bag", anywhere) as opened:
         yield opened
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A JSON location with a run that stopped in its fourth task, after three checkpoints."""
+    return run_at(tmp_path / "store")
+
+
+@pytest.fixture
+def database(tmp_path):
+    """The same in a database."""
+    return run_at(tmp_path / "runs.db")
+
+
+@pytest.fixture
+def journal(store):
+    return store / "journal" / "r" / "main.jsonl"
