@@ -33,7 +33,7 @@ class Cached(NamedTuple):
 class Limit(NamedTuple):
     """At most `width` steps with the same `key` run at once.
 
-    Unless `counts_inside`, a step counts as one together with the steps inside it.
+    A step counts as one together with the steps inside it, unless `counts_inside` says otherwise.
     """
 
     key: str

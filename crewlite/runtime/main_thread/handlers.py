@@ -296,7 +296,7 @@ def _stop_process() -> None:
 
 
 def _put_handler_back() -> None:
-    """Restore the handler of SIGTSTP with which the process was stopped. The handler of SIGCONT may have done so."""
+    """Restore the handler that SIGTSTP had before the process was stopped. The handler of SIGCONT may have done so."""
     if _stop.handler is not None:
         signal.signal(signal.Signals["SIGTSTP"], _stop.handler)
         _stop.handler = None

@@ -63,7 +63,7 @@ class Siblings:
         self._has_failed = True
 
     def unobserved(self) -> list[str]:
-        """Return the addresses of failed steps that nobody has awaited, and of cancelled steps.
+        """Return the addresses of failed steps that nobody has awaited, and of all cancelled steps.
 
         A cancelled step may have failed: the cancellation may have come while its failure was being recorded.
         """
