@@ -62,8 +62,8 @@ def send(store: Store, record: Record, answer: GivenAnswer, *, ahead: bool, live
 
     `record`: that of the branch, with the claim of the process. Waits 5 s for the letter to be taken, and then up to
     30 s, as long as `lives()` says that the process lives. Only the record tells what came of it. Returns whether the
-    process has taken it and has not said what came of it, so that it may still record it. Returns at once if processes cannot exchange data through the store.
-    Raises OSError.
+    process has taken it and has not dealt with it yet. Returns at once if processes cannot exchange data through the
+    store. Raises OSError.
     """
     if (exchange := exchange_of(store)) is None:
         return False

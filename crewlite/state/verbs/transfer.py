@@ -186,7 +186,7 @@ def _entries(parsed: Any, run_id: str, branch: str, where: str) -> list[Entry]:
 
 
 def _record(line: Any) -> tuple[bytes, str, None]:
-    """Return (body, seal, None) of an entry from its line: what was sealed are the canonical bytes of its other fields."""
+    """Return (body, seal, None) of an entry from its line, which holds the seal beside the sealed fields."""
     if not isinstance(line, dict) or not isinstance(line.get("sum"), str):
         raise InvalidEntry("this is not an entry")
     unchecked: JsonObject = {name: value for name, value in line.items() if name != "sum"}
