@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from crewlite.cli.main import main
 from tests import children
 from tests.cli.flows_program import FLOWS
-
-CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
+from tests.cli.recorded_runs import CREWLITE, fill
 
 CREWS = '''
 import asyncio, os
@@ -150,3 +149,9 @@ def shop(tmp_path):
 def flows(shop):
     (shop.path / "flows.py").write_text(FLOWS, encoding="utf-8")
     return shop
+
+
+@pytest.fixture(scope="module", params=["json", "sqlite"])
+def location(request, tmp_path_factory):
+    place = tmp_path_factory.mktemp("reading")
+    return fill(place / ("runs.db" if request.param == "sqlite" else "runs"))
