@@ -1,4 +1,4 @@
-"""What the record of a rebuilt crew must not do: fail without a typed error, import code, keep a key or send it away."""
+"""What a record must not do as a crew is rebuilt: fail without a typed error, import code, keep or send a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the doctor share: a crew whose run is cut, what the doctor finds at its location, and its repair."""
+"""What the tests of the doctor share: a run that is cut, what the doctor finds at its location, and its repair."""
 
 from __future__ import annotations
 
