@@ -16,7 +16,6 @@ import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
 from crewlite.errors import BranchConflictError
-from crewlite.flow import flow, step
 from crewlite.ids import now
 from crewlite.state.format.entry import SCHEMA, seal
 from crewlite.state.journal.claim import SILENCE, claim, is_held
@@ -27,71 +26,11 @@ from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.parts import Stop
+from tests.runtime.claiming import Sleeper, answers, crew_of, cut, holder, record_of, store_of
 from tests.state.wrapped import Wrapped
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what is known of other processes is read from /proc")
-
-CHILD = """
-import asyncio, os, sys
-from crewlite import Agent, CheckpointConfig, Crew, Task
-from crewlite.errors import BranchConflictError
-from crewlite.testing import ScriptedLLM
-
-class Slow(ScriptedLLM):
-    async def acall(self, messages, **context):
-        n = messages[1]["content"].split()[1]
-        print("asked", n, flush=True)
-        while n == "1" and not os.path.exists(sys.argv[2]):
-            await asyncio.sleep(0.01)
-        return await super().acall(messages, **context)
-
-who = Agent(role="Worker", goal="work", backstory="works", llm=Slow(lambda messages: "from the child"))
-tasks = []
-for n in range(3):
-    tasks.append(Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=who, context=tasks[-1:]))
-try:
-    print(Crew(tasks=tasks, checkpoint=CheckpointConfig(location=sys.argv[1])).kickoff(run_id="r").raw, flush=True)
-except BranchConflictError as error:
-    print("conflict", error.run_id, error.branch, flush=True)
-"""
-
-
-@contextlib.contextmanager
-def holder(config, tmp_path):
-    """Another process that is in the middle of a model call of run `r`; it goes on once the file `go` is there."""
-    child = children.Child(
-        [sys.executable, "-c", CHILD, config().location, str(tmp_path / "go")], stdout=children.PIPE, text=True
-    )
-    try:
-        for line in child.stdout:
-            if line == "asked 1\n":
-                break
-        yield child
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
-
-
-def crew_of(make_crew, config, replies):
-    return make_crew(ScriptedLLM(replies), checkpoint=config())
-
-
-def answers(result):
-    return [output.raw for output in result.tasks_output]
-
-
-def store_of(config):
-    return provider_for(config().location, config().provider).open(config().location)
-
-
-def record_of(config):
-    store = store_of(config)
-    try:
-        return find_lineage(store, "r", "main").record()
-    finally:
-        store.close()
 
 
 def add(config, **parts):
@@ -110,12 +49,6 @@ def heard_of(config, at):
             db.execute("UPDATE branch SET touched=?", (at,))
     else:
         os.utime(location / "journal" / "r" / "main.jsonl", (at, at))
-
-
-def cut(make_crew, config):
-    """Run `r` stands in its second task, and nobody is at work on it."""
-    with pytest.raises(Stop):
-        crew_of(make_crew, config, ["a", Stop()]).kickoff(run_id="r")
 
 
 def claimed_by(config, **other):
@@ -301,85 +234,6 @@ def test_a_holder_whose_run_was_taken_over_stops_while_it_still_waits_for_its_mo
     assert not (tmp_path / "go").exists()
 
 
-def goes_on_elsewhere(config, tmp_path):
-    """What another process says that kicks off run `r`."""
-    (tmp_path / "go").touch()
-    command = [sys.executable, "-c", CHILD, config().location, str(tmp_path / "go")]
-    return children.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
-
-
-class Sleeper(ScriptedLLM):
-    """A model that says when its second call has come, which it never answers."""
-
-    def __init__(self):
-        super().__init__(["a"])
-        self.asleep = threading.Event()
-
-    async def acall(self, messages, **context):
-        if self.calls:
-            self.asleep.set()
-            await asyncio.sleep(60)
-        return await super().acall(messages, **context)
-
-
-def test_a_cancelled_run_is_given_back_while_its_process_lives_on(make_crew, on_disk, tmp_path):
-    llm = Sleeper()
-
-    async def main():
-        run = asyncio.create_task(make_crew(llm, checkpoint=on_disk()).akickoff(run_id="r"))
-        await asyncio.to_thread(llm.asleep.wait)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-
-    asyncio.run(main())
-    assert record_of(on_disk).claim is None
-    assert goes_on_elsewhere(on_disk, tmp_path) == ["asked 1", "asked 2", "from the child"]
-
-
-def test_a_run_that_ctrl_c_cut_is_given_back_while_its_process_lives_on(make_crew, on_disk, tmp_path):
-    llm = Sleeper()
-
-    def interrupt():
-        assert llm.asleep.wait(20)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        make_crew(llm, checkpoint=on_disk()).kickoff(run_id="r")
-    assert record_of(on_disk).claim is None
-    assert goes_on_elsewhere(on_disk, tmp_path) == ["asked 1", "asked 2", "from the child"]
-
-
-def test_a_run_cancelled_while_its_claim_is_written_holds_nothing(make_crew, on_disk):
-    cut(make_crew, on_disk)
-    before = record_of(on_disk).seq
-
-    async def main():
-        run = asyncio.create_task(make_crew(ScriptedLLM([]), checkpoint=on_disk()).akickoff(run_id="r"))
-        loop = asyncio.get_running_loop()
-
-        def cancel(operation):
-            if operation.verb in ("fsync", "commit") and not run.cancelling():
-                loop.call_soon_threadsafe(run.cancel)
-                children.until(run.cancelling)
-
-        with disk.watched(cancel), pytest.raises(asyncio.CancelledError):
-            await run
-
-    asyncio.run(main())
-    record = record_of(on_disk)
-    assert (record.claim, record.seq) == (None, before + 2)
-
-
-def test_failed_and_finished_runs_hold_nothing(make_crew, on_disk, tmp_path):
-    cut(make_crew, on_disk)
-    assert record_of(on_disk).claim is None
-    assert goes_on_elsewhere(on_disk, tmp_path) == ["asked 1", "asked 2", "from the child"]
-    assert record_of(on_disk).claim is None
-    assert answers(crew_of(make_crew, on_disk, []).kickoff(run_id="r")) == ["a", "from the child", "from the child"]
-
-
 def test_a_pruning_is_no_sign_of_life_of_a_dead_holder(make_crew, on_disk):
     with pytest.raises(Stop):
         crew_of(make_crew, on_disk, ["a", "b", Stop()]).kickoff(run_id="r")
@@ -462,18 +316,6 @@ def test_a_branch_that_was_only_read_so_far_is_given_no_sign_of_life(make_crew, 
     assert (store.touched("r", "main"), read.fenced, caplog.text) == (1000.0, False, "")
 
 
-def test_a_run_that_was_cancelled_and_deleted_by_another_process_asks_no_more(on_disk, tmp_path):
-    with holder(on_disk, tmp_path) as child:
-        with History(on_disk().location) as history:
-            history.cancel("r")
-            history.delete("r")
-        (tmp_path / "go").touch()
-        said = child.stdout.read()
-    assert said in ("conflict r main\n", ""), (
-        "the latter if it hears of the cancellation before it hears of the deletion"
-    )
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, on_disk, tmp_path):
     llm = Sleeper()
@@ -503,101 +345,6 @@ def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, o
 
     assert asyncio.run(main()).startswith(f"process {os.getpid()} on ")
     assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["a", "b", "c"]
-
-
-LEFT = """
-import asyncio, sys
-from crewlite import CheckpointConfig
-from crewlite.flow import flow, step
-
-@step
-async def wait(n):
-    if n:
-        began.set()
-        await asyncio.sleep(3600 if loop else 0)
-    return n
-
-@flow(checkpoint=CheckpointConfig(location=sys.argv[1]))
-async def waits():
-    return [await wait(n) for n in range(3)]
-
-async def left():
-    global task
-    task = asyncio.create_task(waits.akickoff(run_id="r"))
-    await began.wait()
-
-began = asyncio.Event()
-loop = asyncio.new_event_loop()
-loop.run_until_complete(left())
-loop.close()
-loop = None
-print(waits.kickoff(run_id="r"), waits.kickoff(run_id="r"))
-"""
-
-
-def test_a_run_whose_loop_was_closed_holds_nothing(config):
-    done = children.run([sys.executable, "-c", LEFT, config().location], capture_output=True, text=True)
-    assert done.stdout == "[0, 1, 2] [0, 1, 2]\n", done.stderr
-
-
-def test_it_holds_nothing_for_other_processes_either(on_disk):
-    script = LEFT.rpartition("print(")[0] + "print('left', flush=True)\nsys.stdin.read()"
-
-    @step(name="wait")
-    async def wait(n):
-        return n
-
-    @flow(name="waits", checkpoint=on_disk())
-    async def waits():
-        return [await wait(n) for n in range(3)]
-
-    with children.Child(
-        [sys.executable, "-c", script, on_disk().location], stdin=children.PIPE, stdout=children.PIPE, text=True
-    ) as left:
-        assert left.stdout.readline() == "left\n"
-        assert waits.submit(run_id="r", wait=True).result(30) == [0, 1, 2]
-
-
-BEGINNING = """
-import asyncio, sys, threading
-from crewlite import CheckpointConfig
-from crewlite.flow import flow
-from crewlite.state import InMemoryProvider
-from crewlite.state.journal.writer import writers
-from tests.state.wrapped import Wrapped
-
-class Held(Wrapped):
-    in_memory = True
-
-    def _do(self, store, verb, call, args):
-        opened = any(("r", "main") in one.queues for one in writers.values())
-        if verb == sys.argv[1] and opened and not began.is_set():
-            began.set()
-            go_on.wait(30)
-        return call()
-
-began, go_on, loop = threading.Event(), threading.Event(), asyncio.new_event_loop()
-
-@flow(checkpoint=CheckpointConfig(location="here", provider=Held(InMemoryProvider())))
-def asked():
-    return "x"
-
-async def left():
-    global task
-    task = asyncio.create_task(asked.akickoff(run_id="r"))
-    await asyncio.to_thread(began.wait, 30)
-
-loop.run_until_complete(left())
-loop.close()
-threading.Timer(0.1, go_on.set).start()
-print(asked.kickoff(run_id="r"))
-"""
-
-
-@pytest.mark.parametrize("held_up", ["branches", "append"])
-def test_a_run_whose_loop_was_closed_while_it_began_holds_nothing(held_up):
-    done = children.run([sys.executable, "-c", BEGINNING, held_up], capture_output=True, text=True)
-    assert done.stdout == "x\n", done.stderr
 
 
 def test_a_live_holder_in_this_process_is_known_without_asking(make_crew, config):
