@@ -18,6 +18,7 @@ from crewlite.agent.loop import answer_as
 from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
+from crewlite.definitions.definition import Definition
 from crewlite.durable import Step, StepEvents
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError
@@ -58,7 +59,12 @@ class Trial(FlowFunction[..., Any]):
         name = f"{what} of {re.sub('[/#!]', '_', crew.name)}"
         super().__init__(code, name=name, checkpoint=crew.checkpoint, verbose=crew.verbose)
         self.run_verb, self.voice, self.asks_people = verb, voice, asks_people  # type: ignore[misc]  # each trial has its verb
+        self._crew = crew
         self._sources = (*crew.secret_sources(), *(part for llm in models for part in with_fallbacks(llm)))
+
+    def relies_on(self) -> tuple[Definition, ...]:
+        """Return the crew and its parts, which stay as they are in all its kickoffs."""
+        return self._crew.relies_on()
 
     def as_root(self, request: Request) -> Root[Any]:
         """Build the Root that the engine runs."""

@@ -12,6 +12,7 @@ from weakref import WeakSet
 from crewlite import durable
 from crewlite.concurrency.own_threads import blocks
 from crewlite.definitions.callables import is_async, is_generator
+from crewlite.definitions.definition import check_takes
 from crewlite.definitions.keywords import options_of
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable
@@ -82,8 +83,8 @@ class Execution:
         label = f"{kind} {name!r}"
         whole_or_none(label, 0, retries=retries)
         checks.seconds(label, retry_delay=retry_delay)
-        if compensate is not None and not callable(compensate):
-            raise ConfigError(f"{label}: compensate is {compensate!r}; wanted a function that takes the result")
+        if compensate is not None:
+            check_takes(compensate, f"{label}: compensate", "the result")
         executor = executor_of(name, runtime, kind, runtimes)
         executor.check(name, func)
         return cls(

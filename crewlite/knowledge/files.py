@@ -12,7 +12,7 @@ from datetime import datetime, time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crewlite.errors import ConfigError, KnowledgeMissing
+from crewlite.errors import ConfigError, KnowledgeMissing, text_of as words_of
 from crewlite.texts.wording import an
 
 FOLDER = Path("knowledge")
@@ -81,7 +81,7 @@ class _Library(NamedTuple):
         try:
             return self.read(module, io.BytesIO(data))
         except Exception as error:  # what a library raises for a damaged file is of many types
-            problem = f"is no {self.kind} that {self.module} can read: {error}"
+            problem = f"is no {self.kind} that {self.module} can read: {words_of(error)}"
             raise ConfigError(f"the knowledge file {str(path)!r} {problem}") from None
 
 
@@ -92,10 +92,11 @@ def _pages(pypdf: Any, file: io.BytesIO) -> str:
 def _sheets(openpyxl: Any, file: io.BytesIO) -> str:
     """Return the values of the cells, not their formulas, as tables below the names of the sheets."""
     found = []
-    for sheet in openpyxl.load_workbook(file, data_only=True).worksheets:
-        rows = [[*map(_shown, row)] for row in sheet.iter_rows(values_only=True)]
-        if filled := [row for row in rows if any(row)]:
-            found.append(f"{sheet.title}\n{_table(filled)}")
+    for sheet in openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets:
+        sheet.reset_dimensions()  # else each row is filled up to the last column of the sheet
+        rows = [[*map(_shown, row)] for row in sheet.iter_rows(values_only=True) if any(one is not None for one in row)]
+        if rows:
+            found.append(f"{sheet.title}\n{_table(rows)}")
     return "\n\n".join(found)
 
 

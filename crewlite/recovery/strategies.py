@@ -169,8 +169,9 @@ class Compensation:
         return most_of(self.then)
 
     def decide(self, failure: Failure, past: Sequence[Remedy]) -> Remedy:
-        """Return a Compensate with what the other strategy chooses now."""
-        return Compensate(typed(self.then.decide(failure, past), failure), type=failure.type)
+        """Return a Compensate with what the other strategy chooses now; of another Compensate, with what follows it."""
+        chosen = typed(self.then.decide(failure, past), failure)
+        return Compensate(chosen.then if isinstance(chosen, Compensate) else chosen, type=failure.type)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from types import GenericAlias
-from typing import Any, Literal, Union, get_type_hints
+from types import GenericAlias, new_class
+from typing import Annotated, Any, Literal, Union, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from pydantic.errors import PydanticUserError
@@ -31,8 +31,11 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
     described = argument_descriptions(inspect.getdoc(fn) or "")
     fields: dict[str, Any] = {}
     any_more = takes_any(fn)
+    more: tuple[Any, str | None] | None = None
     for parameter in inspect.signature(fn).parameters.values():
         if any_more and parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if parameter.kind is parameter.VAR_KEYWORD:
+                more = hints.get(parameter.name, Any), described.get(parameter.name)
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise ConfigError(
@@ -44,12 +47,20 @@ def arguments_model(name: str, fn: Callable[..., Any]) -> type[BaseModel]:
     try:
         with warnings.catch_warnings():  # an argument may well be called `json` or `copy`
             warnings.filterwarnings("ignore", message="Field name .* shadows an attribute")
-            return create_model(
-                f"{name}_arguments", __config__=ConfigDict(extra="allow" if any_more else "forbid"), **fields
-            )
+            return create_model(f"{name}_arguments", __base__=_taking(more), **fields)
     except (PydanticUserError, NameError) as error:
         hints = {argument: field[0] for argument, field in fields.items()}
         raise cannot_pass(name, hints, str(error).partition("\n")[0]) from None
+
+
+def _taking(more: tuple[Any, str | None] | None) -> type[BaseModel]:
+    """Return the base of a model that takes unknown arguments of this type and description; None: that takes none."""
+    if more is None or more == (Any, None):
+        return create_model("Arguments", __config__=ConfigDict(extra="allow" if more else "forbid"))
+    each: Any = Annotated[more[0], Field(description=more[1])]
+    held = {"__annotations__": {"__pydantic_extra__": dict[str, each]}, "model_config": ConfigDict(extra="allow")}
+    made: type[BaseModel] = new_class("Arguments", (BaseModel,), exec_body=lambda names: names.update(held))
+    return made
 
 
 def takes_any(fn: Callable[..., Any]) -> bool:

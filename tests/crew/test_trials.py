@@ -173,6 +173,17 @@ def test_what_agents_learn_from_feedback_is_told_to_them_and_is_part_of_what_the
         assert list(json.load(file)) == ["{topic} clerk", "Boss"], "what others have learned stays"
 
 
+def test_a_crew_stays_as_it_is_in_all_kickoffs_of_its_training():
+    def feedback(output):
+        with pytest.raises(ConfigError, match="cannot be set while a run is at work"):
+            crew.tasks[0].description = "other"
+        return "Longer."
+
+    crew = crew_of(ScriptedLLM(says))
+    crew.train(2, inputs=TOPIC, feedback=feedback)
+    crew.tasks[0].description = "other"
+
+
 def test_trainings_that_end_at_once_write_one_file_and_none_is_lost():
     def trains(role):
         who = Agent(role=role, goal="g", llm=ScriptedLLM(says))

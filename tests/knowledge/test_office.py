@@ -36,6 +36,14 @@ def test_the_rows_of_a_workbook_name_their_columns(name):
     ]
 
 
+def test_a_stray_cell_far_away_costs_nothing():
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active["A1"], book.active["C3"], book.active["B1048576"] = "port", 0, "far"
+    book.save("a.xlsx")
+    assert read("a.xlsx") == ["Sheet\nport: , , 0\nport: , far"]
+
+
 def test_the_paragraphs_and_tables_of_a_document_in_order():
     docx = pytest.importorskip("docx")
     document = docx.Document()

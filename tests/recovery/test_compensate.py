@@ -23,6 +23,34 @@ from crewlite.state.journal.compaction import compact_entries
 from tests.cuts import Kept, cut
 
 
+def test_a_compensation_after_a_compensation_undoes_once_and_ends():
+    did = []
+
+    @step(compensate=lambda booked: did.append(f"undo {booked}"))
+    def book() -> str:
+        did.append("book")
+        return "flight"
+
+    @step
+    def pay() -> None:
+        raise ValueError("no money")
+
+    @flow(failure_policy=FailurePolicy(default=compensate(then=compensate())))
+    def travel() -> None:
+        book()
+        pay()
+
+    with pytest.raises(RecoveryEscalated):
+        travel.kickoff()
+    assert did == ["book", "undo flight"]
+
+
+@pytest.mark.parametrize("undo", [lambda: None, lambda booked, by: None])
+def test_a_compensator_takes_the_result_alone(undo):
+    with pytest.raises(ConfigError, match="compensate is <lambda>.*; wanted a function that takes the result"):
+        step(compensate=undo)(lambda: None)
+
+
 class Trip:
     """Two bookings that can be undone, a call that nothing undoes, and a payment that fails `times` times."""
 

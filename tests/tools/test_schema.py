@@ -190,6 +190,25 @@ def test_a_tool_that_takes_any_keyword_is_given_all_that_a_model_passes():
     assert use.takes == ("a",)
 
 
+def test_any_keyword_fits_the_type_of_kwargs_and_is_described_as_they_are():
+    @tool
+    def count(**ports: int) -> str:
+        """Count.
+
+        Args:
+            ports: how many ships lie in each
+        """
+        return str(ports)
+
+    assert count.arguments.model_json_schema()["additionalProperties"] == {
+        "type": "integer",
+        "description": "how many ships lie in each",
+    }
+    assert asyncio.run(count.arun(Brest="2")) == "{'Brest': 2}"
+    with pytest.raises(ValueError, match=r"Brest\s+Input should be a valid integer"):
+        asyncio.run(count.arun(Brest="two"))
+
+
 @pytest.mark.parametrize("name", ["self", "fn", "call", "args", "kwargs", "arguments", "name"])
 def test_an_argument_may_have_any_name(name):
     @tool
