@@ -6,31 +6,24 @@ import asyncio
 import contextlib
 import json
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
-from crewlite.errors import ConfigError, RefError, StoreError, StoreUnusable
+from crewlite.errors import ConfigError, RefError
 from crewlite.events import (
     BaseEvent,
     CheckpointCompletedEvent,
-    CheckpointFailedEvent,
     CheckpointPrunedEvent,
     CheckpointStartedEvent,
     LLMCallCompletedEvent,
     TaskCompletedEvent,
     ToolUsageFinishedEvent,
 )
-from crewlite.flow import flow, step
 from crewlite.state import InMemoryProvider, JsonProvider, SqliteProvider
-from crewlite.testing import CrashInjector, EventRecorder, ScriptedLLM
-
-
-def checkpoints(config, ref="latest"):
-    with History(config.location, config.provider) as history:
-        return history.run(ref).checkpoints()
+from crewlite.testing import EventRecorder, ScriptedLLM
+from tests.crew.listed import checkpoints
 
 
 def test_forty_tasks_write_forty_checkpoints_the_kth_holding_k(make_crew, config):
@@ -233,130 +226,6 @@ def test_max_checkpoints_also_counts_after_a_resume(make_crew, on_disk):
         assert len(list(Path(on_disk().location).glob("*.json"))) == 2
 
 
-def test_a_manual_checkpoint_needs_no_configuration(make_crew):
-    paths = []
-
-    @event_bus.on(LLMCallCompletedEvent)
-    def on_llm_done(source, event, state):
-        paths.append(state.checkpoint("./my_checkpoints"))
-
-    make_crew(["a", "b", "c"]).kickoff()
-    assert len(paths) == 3
-    assert all(Path(path).parent == Path("my_checkpoints").absolute() for path in paths)
-    assert [checkpoint.ref for checkpoint in checkpoints(CheckpointConfig(location="./my_checkpoints"))] == paths
-
-
-def test_an_async_manual_checkpoint_is_bound_to_its_event_however_late(make_crew, on_disk):
-    refs = []
-
-    @event_bus.on(LLMCallCompletedEvent)
-    async def later(source, event, state):
-        await asyncio.sleep(0.02)
-        refs.append((event.seq, await state.acheckpoint()))
-
-    make_crew(["a", "b", "c"], checkpoint=on_disk(on_events=["crew_kickoff_completed"])).kickoff()
-    found = {checkpoint.ref: checkpoint for checkpoint in checkpoints(on_disk())}
-    assert [found[ref].seq for _, ref in refs] == [seq for seq, _ in refs]
-    assert [len(found[ref].tasks) for _, ref in refs] == [0, 1, 2]
-
-
-class HeldUp:
-    """Keeps commits in a dict, and holds up the one that says that task t0 is done until `go` is set."""
-
-    name = "held up"
-
-    def __init__(self):
-        self.inner, self.held, self.go = InMemoryProvider(), threading.Event(), threading.Event()
-
-    def open(self, location):
-        provider, store = self, self.inner.open(location)
-
-        class Store:
-            def append(self, commits):
-                entries = [entry for commit in commits for entry in commit.entries]
-                if any(step["address"] == "task:t0" for entry in entries for step in entry.commit.get("steps", ())):
-                    provider.held.set()
-                    assert provider.go.wait(30)
-                store.append(commits)
-
-            def __getattr__(self, name):
-                return getattr(store, name)
-
-        return Store()
-
-
-def test_a_handler_is_given_the_run_as_it_was_at_its_event_though_a_handler_before_it_commits_meanwhile(make_crew):
-    provider, moments = HeldUp(), {}
-
-    @event_bus.on(LLMCallCompletedEvent)
-    async def late(source, event, state):
-        if event.address == "task:t0/llm#1":
-            await asyncio.to_thread(provider.held.wait, 30)
-            naming = asyncio.ensure_future(state.acheckpoint())
-            await asyncio.sleep(0.05)
-            provider.go.set()
-            await naming
-
-    @event_bus.on(TaskCompletedEvent)
-    def done(source, event, state):
-        moments[event.address] = (event.seq, state.seq, state.checkpoint())
-
-    config = CheckpointConfig(location="anywhere", provider=provider, on_events=["crew_kickoff_completed"])
-    make_crew(["a", "b"], count=2, checkpoint=config).kickoff()
-    found = {checkpoint.ref: checkpoint.seq for checkpoint in checkpoints(config)}
-    assert len(moments) == 2
-    assert all(of_event == of_state == found[ref] for of_event, of_state, ref in moments.values())
-
-
-def test_a_manual_checkpoint_can_be_labelled_and_resumed_by_its_label(make_crew, on_disk):
-    class Stop(Exception):
-        pass
-
-    @event_bus.on(TaskCompletedEvent)
-    def mark(source, event, state):
-        if event.task_name == "t0":
-            state.checkpoint(label="good", metadata={"score": 7})
-
-    crew = make_crew(["a", Stop(), "b", "c"], checkpoint=on_disk(on_events=["crew_kickoff_completed"]))
-    with pytest.raises(Stop):
-        crew.kickoff()
-    assert [(checkpoint.label, checkpoint.metadata) for checkpoint in checkpoints(on_disk())] == [
-        ("good", {"score": 7})
-    ]
-    assert crew.kickoff(from_checkpoint="main@label:good").raw == "c"
-
-
-def test_a_manual_checkpoint_raises_when_it_cannot_be_saved(make_crew, tmp_path):
-    errors = []
-
-    @event_bus.on(LLMCallCompletedEvent)
-    def on_llm_done(source, event, state):
-        try:
-            state.checkpoint(tmp_path / "file")
-        except StoreError as error:
-            errors.append(str(error))
-        with pytest.raises(StoreError, match="say where"):
-            state.checkpoint()
-
-    (tmp_path / "file").write_text("x")
-    make_crew(["a"], count=1).kickoff()
-    assert "wants a directory" in errors[0]
-
-
-def test_one_run_has_one_store_also_by_hand(make_crew):
-    problems = []
-
-    @event_bus.on(TaskCompletedEvent)
-    def elsewhere(source, event, state):
-        try:
-            state.checkpoint("./other")
-        except StoreError as error:
-            problems.append(str(error))
-
-    make_crew(["a"], count=1, checkpoint=True).kickoff()
-    assert "a run has one store" in problems[0]
-
-
 def test_checkpoint_events_tell_what_happened(make_crew, config):
     heard = []
     for kind in (CheckpointStartedEvent, CheckpointCompletedEvent):
@@ -384,85 +253,11 @@ def test_handlers_hear_only_what_is_on_disk(make_crew, on_disk):
     assert missing == []
 
 
-def test_a_store_that_cannot_work_is_told_before_anything_is_paid(make_crew, tmp_path):
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "directory").mkdir()
-    cases = [
-        (CheckpointConfig(location=tmp_path / "file"), "wants a directory"),
-        (CheckpointConfig(location=tmp_path / "directory", provider=SqliteProvider()), "is a directory"),
-        (CheckpointConfig(location=tmp_path / "file" / "below"), "nothing can be saved"),
-        (CheckpointConfig(location=tmp_path / "file.db"), "not a SQLite database"),
-    ]
-    (tmp_path / "file.db").write_text("this is no database at all")
-    for config, problem in cases:
-        llm = ScriptedLLM(["a", "b", "c"])
-        with pytest.raises(StoreUnusable, match=problem):
-            make_crew(llm, checkpoint=config).kickoff()
-        with pytest.raises(StoreUnusable, match=problem):
-            make_crew(llm, checkpoint=config).kickoff(run_id="r")
-        assert llm.calls == []
-
-
 def test_a_database_is_the_file_at_its_location(make_crew, tmp_path):
     config = CheckpointConfig(location=tmp_path / "runs", provider=SqliteProvider())
     make_crew(["a", "b", "c"], checkpoint=config).kickoff(run_id="r")
     assert (tmp_path / "runs").is_file()
     assert make_crew([], checkpoint=config).kickoff(run_id="r").raw == "c"
-
-
-def test_a_failed_save_degrades_the_result_or_stops_the_run(make_crew, tmp_path):
-    with CrashInjector() as clean:
-        make_crew(["a", "b", "c"], checkpoint=CheckpointConfig(location=tmp_path / "clean")).kickoff()
-    at = next(n for n, operation in enumerate(clean.log, 1) if operation.data and b"task:t1/llm#1" in operation.data)
-    failed = []
-    event_bus.on(CheckpointFailedEvent, lambda source, event: failed.append(event.error))
-    config = CheckpointConfig(location=tmp_path / "warn")
-    with CrashInjector(at, error=OSError(28, "No space left on device")):
-        result = make_crew(["a", "b", "c"], checkpoint=config).kickoff(run_id="r")
-    assert result.durability == "degraded"
-    assert failed and "No space left" in failed[0]
-    assert len(checkpoints(config)) == 3, "what failed was saved with the next commit, in its order"
-    strict = CheckpointConfig(location=tmp_path / "raise", on_save_error="raise")
-    with CrashInjector(at, error=OSError(28, "No space left on device")), pytest.raises(StoreError, match="No space"):
-        make_crew(["a", "b", "c"], checkpoint=strict).kickoff(run_id="r")
-    llm = ScriptedLLM(["c"])
-    assert make_crew(llm, checkpoint=strict).kickoff(run_id="r").raw == "c", "what was paid was saved late"
-
-
-def test_a_value_that_cannot_be_recorded_does_not_hide_a_disk_that_fails_after_it(tmp_path, caplog):
-    @step
-    def live():
-        return object()
-
-    @step
-    def plain():
-        return "plain"
-
-    def both(location):
-        def run():
-            live()
-            return plain()
-
-        return flow(name="both", checkpoint=CheckpointConfig(location=location))(run)
-
-    with CrashInjector() as clean:
-        both(tmp_path / "clean").kickoff()
-    at = next(n for n, operation in enumerate(clean.log, 1) if operation.data and b"step:plain" in operation.data)
-    caplog.clear()
-    with CrashInjector(at, error=OSError(28, "No space left on device")):
-        assert both(tmp_path / "full").kickoff() == "plain"
-    assert caplog.text.count("is an object, which cannot be recorded") == 1
-    assert "not everything is saved: [Errno 28] No space left on device" in caplog.text
-
-
-@pytest.mark.parametrize("name", ["store", "store.db"])
-def test_a_result_is_never_plain_success_when_only_its_own_save_failed(make_crew, tmp_path, name):
-    with CrashInjector() as clean:
-        make_crew(["a"], count=1, checkpoint=CheckpointConfig(location=tmp_path / f"clean-{name}")).kickoff()
-    last = max(n for n, op in enumerate(clean.log, 1) if op.verb in ("write", "commit"))
-    with CrashInjector(last, error=OSError(28, "No space left on device")):
-        result = make_crew(["a"], count=1, checkpoint=CheckpointConfig(location=tmp_path / name)).kickoff()
-    assert (result.raw, result.durability) == ("a", "degraded")
 
 
 def test_a_task_run_again_is_still_one_task(on_disk):
@@ -497,16 +292,6 @@ def test_labelled_places_are_never_dropped(make_crew, on_disk):
     found = checkpoints(on_disk())
     assert [checkpoint.label for checkpoint in found if checkpoint.label] == ["t0", "t1"]
     assert [checkpoint.address for checkpoint in found if not checkpoint.label] == ["task:t3", "task:t4"]
-
-
-def test_a_newest_sound_place_is_named_when_a_journal_is_damaged(make_crew):
-    make_crew(["a", "b", "c"], checkpoint=True).kickoff(run_id="r")
-    journal = Path(".checkpoints/journal/r/main.jsonl")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    at = next(n for n, line in enumerate(lines) if b'"address":"task:t1","kind":"task"' in line)
-    journal.write_bytes(b"".join([*lines[:at], lines[at].replace(b'"raw"', b'"rAw"'), *lines[at + 1 :]]))
-    with pytest.raises(ValueError, match=r"checksum.*newest intact checkpoint is .*\.json"):
-        make_crew([], checkpoint=True).kickoff(run_id="r")
 
 
 def test_a_users_own_provider_is_accepted_and_a_class_is_not(make_crew):
