@@ -191,7 +191,8 @@ class Definition(Described):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in type(self).model_fields:
-            super().__setattr__(name, value)
+            if without_accepted(classes_of(type(self)), {name: value}):
+                super().__setattr__(name, value)
         elif not self._is_at_work():
             made = _made_of(self, {name: value})
             with _setting:
@@ -210,7 +211,7 @@ class Definition(Described):
 
     def __delattr__(self, name: str) -> None:
         if name in type(self).model_fields:
-            raise ConfigError(_cannot_be_set(type(self), name))
+            raise ConfigError(f"{name!r} of {an(type(self).__name__)} cannot be deleted; set it to another value")
         super().__delattr__(name)
 
     if not TYPE_CHECKING:  # type checkers know the fields

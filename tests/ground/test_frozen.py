@@ -54,7 +54,7 @@ def test_what_a_run_is_at_work_with_says_what_to_do_instead(part, name):
         how = rf"while a run is at work with it.*{type(part(made)).__name__.lower()}\.with_\({name}=\.\.\.\)"
         with pytest.raises(ConfigError, match=rf"{name!r} of an? \w+ cannot be set {how}"):
             setattr(part(made), name, "other")
-        with pytest.raises(ConfigError, match="cannot be set"):
+        with pytest.raises(ConfigError, match=rf"{name!r} of an? \w+ cannot be deleted"):
             delattr(part(made), name)
 
     assert at_work(change).kickoff().raw == "None"
@@ -143,6 +143,15 @@ def test_while_one_of_two_runs_is_at_work_nothing_can_be_set():
         go[number].set()
         handle.result()
     made.tasks[0].description = "other"
+
+
+def test_a_setting_of_crewai_without_effect_is_told_when_it_is_set_as_when_it_is_given(caplog):
+    made = crew()
+    made.memory = True
+    assert "memory has no effect" in caplog.text
+    assert "memory" not in vars(made)
+    with pytest.raises(ConfigError, match="Crew has no field 'memry'"):
+        made.memry = True
 
 
 def test_what_another_thread_sets_holds_for_a_whole_run():
