@@ -11,6 +11,7 @@ from typing_extensions import TypedDict  # pydantic takes no other before Python
 from crewlite.coming_from import Hinting
 from crewlite.definitions.keywords import refuse_unknown
 from crewlite.encoding import codec
+from crewlite.errors import ConfigError
 
 
 class Counts(TypedDict, total=False):
@@ -158,12 +159,17 @@ def counted(usage: UsageRecord) -> Counted:
 def _of_crewai(counts: Mapping[str, Any]) -> dict[str, Any]:
     """Return counts that have CrewAI's names, as tests of programs give them, under the names here.
 
-    Of tokens that only `total_tokens` counts nobody knows the kind: they count as the prompt's.
+    Of tokens that only `total_tokens` counts nobody knows the kind: they count as the prompt's. Raises ConfigError for
+    a total that is no number.
     """
     names = {"successful_requests": "requests", "cached_prompt_tokens": "cached_tokens"}
     own = {names.get(name, name): count for name, count in counts.items() if name != "cache_creation_tokens"}
-    more = own.pop("total_tokens", 0) - own.get("prompt_tokens", 0) - own.get("completion_tokens", 0)
-    return {**own, "prompt_tokens": own.get("prompt_tokens", 0) + max(more, 0)}
+    total, prompt, completion = own.pop("total_tokens", 0), own.get("prompt_tokens", 0), own.get("completion_tokens", 0)
+    if not isinstance(total, int):
+        raise ConfigError(f"Usage: total_tokens is {total!r}; wanted a whole number")
+    if not (isinstance(prompt, int) and isinstance(completion, int)):
+        return own  # which pydantic refuses
+    return {**own, "prompt_tokens": max(prompt, total - completion)}
 
 
 _NOTHING = {name: value for name, value in NO_USAGE.__dict__.items() if name != "by_agent"}

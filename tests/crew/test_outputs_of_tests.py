@@ -6,7 +6,7 @@ import pytest
 
 from crewlite import Crew
 from crewlite.crews.crew_output import CrewOutput
-from crewlite.errors import UnknownOption
+from crewlite.errors import ConfigError, UnknownOption
 from crewlite.lite_agent_output import LiteAgentOutput
 from crewlite.tasks.task_output import TaskOutput
 from crewlite.types.usage_metrics import UsageMetrics
@@ -37,3 +37,10 @@ def test_counts_may_have_the_names_of_crewai(given, prompt, completion, requests
     assert usage.metrics()["cached_prompt_tokens"] == 5
     with pytest.raises(UnknownOption, match="Usage has no option 'tokens'"):
         UsageMetrics(tokens=3)
+
+
+def test_a_total_that_is_no_number_is_told():
+    with pytest.raises(ConfigError, match="Usage: total_tokens is 'ten'; wanted a whole number"):
+        UsageMetrics(total_tokens="ten")
+    with pytest.raises(ValueError, match="prompt_tokens"):
+        UsageMetrics(total_tokens=10, prompt_tokens="seven")
