@@ -210,6 +210,15 @@ def test_a_database_that_lost_its_log_answers_as_it_stood_before_or_says_so(tmp_
     store.close()
 
 
+def as_killed(where):
+    """A copy of the database runs.db in this directory, with its log, as a killed process leaves it."""
+    killed = where / "as a killed process leaves it"
+    killed.mkdir()
+    for file in where.glob("runs.db*"):
+        shutil.copy(file, killed)
+    return killed / "runs.db"
+
+
 @pytest.mark.parametrize("gone", [("-wal",), ("-shm",), ("-wal", "-shm")])
 def test_a_log_that_is_deleted_during_a_run_takes_nothing_with_it_that_is_stored_after(tmp_path, gone):
     store, branch = SqliteProvider().open(str(tmp_path / "runs.db")), Branch().add(3)
@@ -217,11 +226,7 @@ def test_a_log_that_is_deleted_during_a_run_takes_nothing_with_it_that_is_stored
     for name in gone:
         (tmp_path / f"runs.db{name}").unlink()
     store.append([branch.add(2).commit()])
-    killed = tmp_path / "as a killed process leaves it"
-    killed.mkdir()
-    for file in tmp_path.glob("runs.db*"):
-        shutil.copy(file, killed)
-    with History(killed / "runs.db") as history:
+    with History(as_killed(tmp_path)) as history:
         assert [len(run.steps) for run in history.runs()] == [4]
         assert history.doctor() == []
     store.close()
@@ -241,11 +246,7 @@ def test_a_program_that_copies_its_database_during_a_run_loses_nothing(tmp_path)
         children.run([sys.executable, "-c", code, str(location)], input=pickle.dumps(theirs), check=True)
         assert len(store.branches()) == 2
         store.append([mine.add(2).commit()])
-        killed = tmp_path / "as a killed process leaves it"
-        killed.mkdir()
-        for file in tmp_path.glob("runs.db*"):
-            shutil.copy(file, killed)
-        with History(killed / "runs.db") as history:
+        with History(as_killed(tmp_path)) as history:
             assert {run.run_id: len(run.steps) for run in history.runs()} == {"mine": 2, "theirs": 0}
             assert history.doctor() == []
 
