@@ -53,7 +53,7 @@ def real_path(location: str) -> str:
         return location
 
 
-def file_id(path: Path) -> FileId | None:
+def file_id(path: Path | str) -> FileId | None:
     """Return the file or directory at a path; None if there is none."""
     try:
         found = os.stat(path)

@@ -77,12 +77,13 @@ class Database:
         """
         with between_forks, self._turn:  # in this order: who waits for a turn makes a fork wait, not the reverse
             try:
-                if self._file and not self._is_there():  # one that is moved after this is written at its new place
+                files = file_ids(self._path)
+                if self._file and files[0] != self._file:  # one that is moved after this is written at its new place
                     raise OSError(
                         f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
                         "back, and start the run again"
                     )
-                if self._connection and file_ids(self._path) != self._files and not self._connection.in_transaction:
+                if self._connection and files != self._files and not self._connection.in_transaction:
                     log.warning("%s-wal or -shm was deleted while it was in use: it is made again", self.location)
                     self.close()  # moves the log to the database, while it is open; deleted, it ends with the process
                 if self._connection is None:
@@ -121,7 +122,7 @@ class Database:
     def peek(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         """Return all rows as `query` does, cheaper for frequent calls: the writer's thread uses its open connection."""
         with between_forks:
-            mine = self._thread == threading.get_ident() and self._is_there()
+            mine = self._thread == threading.get_ident() and file_id(self._path) == self._file
             if not (mine and self._turn.acquire(blocking=False)):  # another thread may be amid a transaction
                 return self.query(sql, parameters)
             try:
@@ -200,10 +201,6 @@ class Database:
                 time.sleep(os.urandom(1)[0] / 12_800)  # a random time up to 20 ms, so that they do not collide again
             else:
                 return
-
-    def _is_there(self) -> bool:
-        """Return whether the open file is still the one at its path. SQLite itself does not check that."""
-        return file_id(self._path) == self._file
 
     def _failure(self, error: Exception) -> OSError:
         if _code_of(error) in _BUSY:

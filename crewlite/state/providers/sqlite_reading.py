@@ -71,7 +71,7 @@ class Readers:
 
 def file_ids(path: Path) -> FileIds:
     """Return the ids of the files of the database at a path: SQLite does not notice that an open file was replaced."""
-    return file_id(path), file_id(Path(f"{path}-wal")), file_id(Path(f"{path}-shm"))
+    return file_id(path), file_id(f"{path}-wal"), file_id(f"{path}-shm")
 
 
 def as_text(data: bytes) -> str:
