@@ -13,7 +13,6 @@ import pytest
 from pydantic import BaseModel, Field
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task
-from crewlite.errors import ConfigError
 from crewlite.flow import Flow, and_, flow, listen, or_, router, start, step
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
@@ -291,36 +290,3 @@ def test_objects_of_a_class_from_elsewhere_come_back_as_such_within_any_collecti
             return found == whole and type(found) is type(whole)
 
     assert Finds().kickoff() is True
-
-
-def test_a_field_that_the_state_wants_since_the_run_began_is_told_where_the_state_is_asked_for():
-    checkpoint = CheckpointConfig(location="here", provider=InMemoryProvider())
-
-    def trip(state, fails):
-        class Trip(Flow[state]):
-            @start()
-            def plan(self):
-                self.state.port = "Cork"
-
-            @listen(plan)
-            def go(self):
-                if fails:
-                    raise OSError("no wind")
-                return self.state.port, getattr(self.state, "metres", None)
-
-        return Trip(checkpoint=checkpoint)
-
-    class Was(BaseModel):
-        port: str = ""
-
-    class Wanting(Was):
-        metres: float
-
-    class WithDefault(Was):
-        metres: float = 3.5
-
-    with pytest.raises(OSError, match="no wind"):
-        trip(Was, True).kickoff(run_id="r")
-    with pytest.raises(ConfigError, match="wants metres, which this run was begun without; give the field a default"):
-        trip(Wanting, False).kickoff(run_id="r")
-    assert trip(WithDefault, False).kickoff(run_id="r") == ("Cork", 3.5)

@@ -89,8 +89,10 @@ class Drive:
 
     async def done(self) -> Outcome:
         """Run the methods, and return the outcome. Raises the first failure once all running methods have ended."""
-        beginning = self._beginning()
+        beginning, state = self._beginning(), self._scope.state
+        of_handlers = state.now()
         await self._scope.step(beginning)
+        self._flow.state_kind.warn_of_lost(self._flow.run_name, state.now().keys() - of_handlers.keys())
         begun = self._scope.recorded(beginning.address or "")
         self._request(self._machine.begin(), None, begun.seq if begun else None)
         self._begin()
@@ -171,7 +173,9 @@ class Drive:
         place = self._graph.place(firing.method, firing.round), asked.count
         if self._last is None or place > self._last[0]:
             self._last = place, asked
-        self._request(self._machine.ended(firing, self._graph.label(firing.method, result)), asked)
+        replayed = asked.step.address if task is self._replayed else None
+        label = self._graph.label(firing.method, result, recorded_at=replayed or "")
+        self._request(self._machine.ended(firing, label), asked)
 
     def _request(self, firings: Sequence[Firing], cause: _Asked | None, begun: int | None = None) -> None:
         """Request the methods of these firings. `cause`: the method that starts them; None for the flow's first ones.

@@ -144,15 +144,17 @@ class Graph:
         }
         return cls(methods, labels)
 
-    def label(self, method: str, result: object) -> str | None:
+    def label(self, method: str, result: object, *, recorded_at: str = "") -> str | None:
         """Return the label that a method's result stands for; None if the method is no router, or returned no label.
 
-        Raises ConfigError for a result that cannot be one of its labels.
+        Raises ConfigError for a result that cannot be one of its labels. `recorded_at`: the address of a recorded
+        result. Other code may have returned it, so it must be among the labels in the source of the router, too.
         """
         if method not in self.labels:
             return None
         value = result.outcome if isinstance(result, HumanFeedbackResult) else result
-        label = label_of(value, method, self.methods[method].declared)
+        known = self.labels[method] if recorded_at else self.methods[method].declared
+        label = label_of(value, method, known, recorded_at)
         if label in self.ambiguous:
             raise ConfigError(self._two_meanings(method, label))
         return label

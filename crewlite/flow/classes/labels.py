@@ -15,11 +15,11 @@ from crewlite.definitions.callables import types_of
 from crewlite.errors import ConfigError, meant
 
 
-def label_of(result: object, router: str, declared: frozenset[str] | None = None) -> str | None:
+def label_of(result: object, router: str, declared: frozenset[str] | None = None, recorded_at: str = "") -> str | None:
     """Return the label that a router's result stands for: a text, the value of an Enum, True or False; None for None.
 
     The value of an Enum may be text or a whole number. Raises ConfigError for anything else, and for a label that is
-    not `declared`.
+    not `declared`. `recorded_at`: the address of a recorded result, for the message.
     """
     value = result.value if isinstance(result, Enum) else result
     if value is None:
@@ -32,7 +32,11 @@ def label_of(result: object, router: str, declared: frozenset[str] | None = None
     label = str(value)
     if declared is not None and label not in declared:
         hint = meant(label, declared) or f"its labels are {', '.join(map(repr, sorted(declared))) or 'none'}"
-        raise ConfigError(f"Router {router!r} returned the label {label!r}, which it does not declare; {hint}")
+        verb, then = "returned", ""
+        if recorded_at:
+            verb = "has recorded"
+            then = f". Undo the change to its code, or run it again: flow.fork(ref, rerun=[{recorded_at!r}]).kickoff()"
+        raise ConfigError(f"Router {router!r} {verb} the label {label!r}, which it does not declare; {hint}{then}")
     return label
 
 

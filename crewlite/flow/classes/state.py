@@ -124,6 +124,16 @@ class StateKind:
                 hint = meant(name, self.fields) or f"it has {', '.join(self.fields)}"
                 raise ConfigError(f"flow {flow!r}: its state has no field {name!r}; {hint}")
 
+    def warn_of_lost(self, flow: str, recorded: Iterable[str]) -> None:
+        """Warn of fields that a run has recorded, and that the state does not have any more."""
+        if lost := sorted(name for name in recorded if not self.has(name) and name != ID):
+            log.warning(
+                "flow %s: its state has no %s any more: what was recorded of it is left out. A field that was renamed "
+                "has its default",
+                flow,
+                ", ".join(lost),
+            )
+
     def begun(self, flow: str, initial: Any, inputs: Mapping[str, Any], new_id: str) -> dict[str, Any]:
         """Return the values that a run begins with. Raises ConfigError for a field that is missing or invalid."""
         values = self.merged(flow, initial, inputs)

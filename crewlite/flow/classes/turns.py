@@ -59,6 +59,9 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
         return _again(request, turns, newest)
     turns.check_names()
     given, left = request.inputs_of_caller or {}, newest.value("")["state"] if newest else {}
+    if newest:
+        known = newest.run["definition"]
+        kind.warn_of_lost(str(known["name"]), left.keys() & set(known.get("takes", ())))
     kept = {name: codec.decode(value) for name, value in left.items() if kind.is_open or name in kind.fields}
     inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
     latest = turns.with_one_more(request)
