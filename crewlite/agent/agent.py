@@ -19,7 +19,7 @@ from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.shape import check_format
 from crewlite.budget import Budget, no_limit
 from crewlite.definitions.definition import Definition, Described
-from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.field_list import FieldList
 from crewlite.definitions.keywords import known_keywords
 from crewlite.definitions.prompts_by_path import by_part
 from crewlite.definitions.takes import Takes, left_out
@@ -90,7 +90,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     backstory: str = ""
     llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)
     """A model or its name; None takes the crew's, else CREWLITE_MODEL."""
-    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FrozenList[BaseTool]] = left_out(FrozenList())
+    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FieldList[BaseTool]] = left_out(FieldList())
     """Also plain functions, and tools of LangChain, CrewAI and LlamaIndex."""
     max_tool_output: int | None = Field(default=20_000, ge=100)
     """Characters of a tool's result that the model is shown; of longer ones head and tail. None shows all. All of it is
@@ -136,14 +136,12 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     """US dollars for one task or kickoff, likewise."""
     max_rpm: int | None = Field(default=None, ge=1)
     """Model calls of this agent that begin within a minute, in all runs of the process; others wait."""
-    allowed_tools: Takes[Sequence[str | BaseTool] | None, tuple[str, ...] | None] = left_out(None)
+    allowed_tools: Takes[Sequence[str | BaseTool] | None, FieldList[str] | None] = left_out(None)
     """Names of the tools that it may call, wherever they come from; also the tools themselves. None allows all it has.
     Coworkers are reached by allow_delegation, whatever stands here."""
     allow_delegation: bool = Field(default=False, strict=True)
     """In a crew, it may have the other agents work for it, or ask them. Each has its own tools alone."""
-    knowledge_sources: Takes[Sequence[KnowledgeSource | str | Path], FrozenList[KnowledgeSource]] = left_out(
-        FrozenList()
-    )
+    knowledge_sources: Takes[Sequence[KnowledgeSource | str | Path], FieldList[KnowledgeSource]] = left_out(FieldList())
     """What it knows: sources, or paths of files. Each task and message is given the passages that fit it."""
     knowledge: Knowledge | None = None
     """Sources as one object, beside those in knowledge_sources."""

@@ -19,7 +19,7 @@ from crewlite.crew.output import CrewOutput
 from crewlite.crew.process import Process
 from crewlite.crew.repeated import Repeated
 from crewlite.definitions.definition import Definition, check_inputs, check_takes
-from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.field_list import FieldList
 from crewlite.definitions.last_kickoff import Kickoff, keep, last
 from crewlite.definitions.prompts_by_path import by_part
 from crewlite.definitions.takes import Takes, left_out
@@ -77,9 +77,9 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     Run the script again with the same run_id: the run continues where it stopped, and no recorded work is paid again.
     """
 
-    agents: Takes[Sequence[Agent], FrozenList[Agent]] = left_out(FrozenList())
+    agents: Takes[Sequence[Agent], FieldList[Agent]] = left_out(FieldList())
     """If left out: those of the tasks, in order."""
-    tasks: Takes[Sequence[Task], FrozenList[Task]] = Field(min_length=1)
+    tasks: Takes[Sequence[Task], FieldList[Task]] = Field(min_length=1)
     name: str = "crew"
     process: Takes[Process | Literal["sequential", "hierarchical"], Process] = left_out(Process.sequential)
     max_concurrency: int | None = Field(default=None, ge=1, strict=True)
@@ -95,15 +95,13 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     """A plan is made before the first task, in one recorded step, and its text is given to each task."""
     planning_llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)
     """Makes the plan; None takes the crew's model, else that of the first task."""
-    before_kickoff_callbacks: Takes[Sequence[Callable[..., Any]], tuple[Callable[..., Any], ...]] = left_out(())
+    before_kickoff_callbacks: Takes[Sequence[Callable[..., Any]], FieldList[Callable[..., Any]]] = left_out(FieldList())
     """Called in order with the inputs, before the first task; each returns the inputs to go on with, or changes those
     that it is given. May be async. What each returns is recorded, so a resume does not call it again."""
-    after_kickoff_callbacks: Takes[Sequence[Callable[..., Any]], tuple[Callable[..., Any], ...]] = left_out(())
+    after_kickoff_callbacks: Takes[Sequence[Callable[..., Any]], FieldList[Callable[..., Any]]] = left_out(FieldList())
     """Called in order with the result; each may change its `raw` and `json_dict`, or return a copy that differs in
     these, or a new `raw`. May be async. Recorded."""
-    knowledge_sources: Takes[Sequence[KnowledgeSource | str | Path], FrozenList[KnowledgeSource]] = left_out(
-        FrozenList()
-    )
+    knowledge_sources: Takes[Sequence[KnowledgeSource | str | Path], FieldList[KnowledgeSource]] = left_out(FieldList())
     """What all its agents know, beside what each knows itself."""
     knowledge: Knowledge | None = None
     """Sources as one object, beside those in knowledge_sources."""
@@ -176,9 +174,9 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
 
     def _check(self) -> None:
         """Raise ConfigError if its parts do not fit together: they may have been set since it was made."""
-        given = self.agents if "agents" in self.model_fields_set else FrozenList[Agent]()
+        given = self.agents if "agents" in self.model_fields_set else FieldList[Agent]()
         if not given:  # not as a field that is set: a copy with other tasks has the agents of those
-            vars(self)["agents"] = FrozenList(dict.fromkeys(task.agent for task in self.tasks if task.agent))
+            self.agents.hold(dict.fromkeys(task.agent for task in self.tasks if task.agent))
             self.__pydantic_fields_set__.discard("agents")
         problems = list[str]()
         managed = self.process is Process.hierarchical
@@ -389,12 +387,12 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         """Return a copy with these agents in place of its own, and with other fields of its tasks."""
         tasks: dict[Task, Task] = {}
         for task in self.tasks:  # a task builds on earlier ones only
-            context = None if task.context is None else tuple(tasks[other] for other in task.context)
+            context = None if task.context is None else FieldList(tasks[other] for other in task.context)
             agent = people[task.agent] if task.agent else None
             tasks[task] = task.model_copy(update={"agent": agent, "context": context, **fields[task]})
-        agents = tuple(people[agent] for agent in self.agents)
+        agents = FieldList(people[agent] for agent in self.agents)
         manager = people[self.manager_agent] if self.manager_agent else None
-        made = self.model_copy(update={"agents": agents, "tasks": tuple(tasks.values()), "manager_agent": manager})
+        made = self.model_copy(update={"agents": agents, "tasks": FieldList(tasks.values()), "manager_agent": manager})
         if "agents" not in self.model_fields_set:
             made.__pydantic_fields_set__.discard("agents")
         return made

@@ -53,7 +53,9 @@ class CrewRoot(Root[CrewOutput]):
         self.secret_sources += (self._planning_llm,) if self._planning_llm else ()
         people = [worker.agent for worker in workers]
         tools = [agent.may_use(agent.tools) for agent in people]
-        tools += [task.agent.may_use(task.tools) if task.agent else task.tools for task in crew.tasks if task.tools]
+        tools += [
+            task.agent.may_use(task.tools) if task.agent else tuple(task.tools) for task in crew.tasks if task.tools
+        ]
         self.asks_approval = any(tool.requires_approval for given in tools for tool in given)
         self.asks_people = any(task.human_input for task in crew.tasks)
         self.log_file = _log_file(crew.output_log_file)

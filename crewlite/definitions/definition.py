@@ -16,6 +16,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from crewlite.coming_from import Hinting
 from crewlite.coming_from.settings import without_accepted
 from crewlite.concurrency.pacing import Pace
+from crewlite.definitions.field_list import Change, FieldList, ListField, apart, list_fields
 from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, refused
 from crewlite.errors import ConfigError, meant_setting
 from crewlite.recovery.port import check_policy
@@ -36,6 +37,17 @@ class Described(Hinting, BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True, strict=True)
     if not TYPE_CHECKING:  # strict for pydantic's plugin for mypy, which checks the arguments of no other models
         model_config["strict"] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        super().__pydantic_init_subclass__(**options)
+        for name in list_fields(cls.model_fields):
+            setattr(cls, name, ListField(name))
+
+    def __copy__(self) -> Self:
+        made = super().__copy__()
+        vars(made).update(apart(vars(made)))
+        return made
 
     @field_validator("failure_policy", mode="plain", check_fields=False)
     @classmethod
@@ -100,6 +112,8 @@ class Definition(Described):
     """The kickoffs that are at work with it, each with its process. Copies that are bound to a run share it."""
     _pace: Pace = PrivateAttr(default_factory=Pace)
     """The model calls that its `max_rpm` paces. Copies share it."""
+    _revision: object = PrivateAttr(default_factory=object)
+    """Another object after each time that a field was set."""
     _bound: Any = PrivateAttr(default=None)
     """The default of `from_checkpoint` at a kickoff: a CheckpointConfig with `restore_from`, or None."""
 
@@ -193,16 +207,42 @@ class Definition(Described):
         if name not in type(self).model_fields:
             if without_accepted(classes_of(type(self)), {name: value}):
                 super().__setattr__(name, value)
-        elif not self._is_at_work():
+        elif isinstance(value, Change):
+            self._set(name, lambda: value.of(vars(self)[name]), in_place=True)
+        elif not (isinstance(value, FieldList) and value is vars(self).get(name)):  # else `+=` has set it already
+            self._set(name, lambda: value)
+
+    def _set(self, name: str, make: Callable[[], object], *, in_place: bool = False) -> None:
+        """Set a field to what `make` returns, which is called again if another thread has set a field meanwhile.
+
+        `in_place`: the field keeps its list, and the list is changed.
+        """
+        while True:
+            with _setting:
+                at_work, before = self._is_at_work(), self._revision
+            value = make()
+            if at_work:  # a callback may assign the same agent again for each task; that changes nothing
+                if value != getattr(self, name):
+                    raise ConfigError(_cannot_be_set(type(self), name))
+                return
             made = _made_of(self, {name: value})
             with _setting:
                 if self._is_at_work():
                     raise ConfigError(_cannot_be_set(type(self), name))
-                vars(self).update(vars(made))
-                self.__pydantic_fields_set__.add(name)
-        # a callback may assign the same agent again for each task; that changes nothing
-        elif (tuple(value) if isinstance(value, list) else value) != getattr(self, name):
-            raise ConfigError(_cannot_be_set(type(self), name))
+                if self._revision is before:
+                    self._revision = object()
+                    self._take_fields(made, None if in_place else name)
+                    self.__pydantic_fields_set__.add(name)
+                    return
+
+    def _take_fields(self, made: Self, replaced: str | None) -> None:
+        """Take the fields of another definition; lists stay the same objects, but for one that is replaced."""
+        for name, value in vars(made).items():
+            held = vars(self).get(name)
+            if isinstance(value, FieldList) and isinstance(held, FieldList) and name != replaced:
+                held.hold(value)
+            else:
+                vars(self)[name] = value
 
     def _is_at_work(self) -> bool:
         """Return whether a kickoff of this process is at work with it: one of the parent's is not in a forked child."""

@@ -109,7 +109,7 @@ _WANTED = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "True or False"),
     **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
     **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-    "tuple_type": "a list",
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
     "path_type": "a path",
     "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
     "too_short": "at least one",

@@ -14,7 +14,7 @@ H = TypeVar("H")
 if TYPE_CHECKING:
 
     class Takes(Generic[G, H]):
-        """A field that takes a `G` and holds an `H`: `tasks: Takes[Sequence[Task], FrozenList[Task]]`."""
+        """A field that takes a `G` and holds an `H`: `tasks: Takes[Sequence[Task], FieldList[Task]]`."""
 
         @overload
         def __get__(self, instance: None, owner: type) -> Self: ...

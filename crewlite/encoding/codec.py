@@ -27,7 +27,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.field_list import FieldList
 from crewlite.encoding import homes, standard_types
 from crewlite.encoding.homes import class_name, is_named_tuple
 from crewlite.encoding.instances import (
@@ -301,7 +301,7 @@ def _moment(value: Any, path: str, depth: int) -> Json:
 
 _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
     tuple: _sequence("tuple"),
-    FrozenList: _sequence("tuple"),
+    FieldList: _sequence("tuple"),
     set: _unordered("set"),
     frozenset: _unordered("frozenset"),
     bytes: _text("bytes", lambda v: base64.b64encode(v).decode()),

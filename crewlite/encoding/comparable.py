@@ -8,20 +8,20 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from crewlite.definitions.callables import held, shape
-from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.field_list import FieldList
 from crewlite.encoding import codec
 from crewlite.encoding.codec import Json
 from crewlite.encoding.instances import copied
 from crewlite.errors import NotCodable
 
-_SEQUENCES = (list, tuple, FrozenList)
+_SEQUENCES = (list, tuple, FieldList)
 _DEEPEST = 8  # levels of a collection with live objects, which may hold itself
 _MANY = 100  # parts of a value of which none is looked at if there are more
 
 
 def class_of(value: object) -> Json:
     """Return the class of a live object, such as a client, as plain JSON: nothing else in it can be compared."""
-    kind = tuple if type(value) is FrozenList else type(value)  # earlier releases have recorded it as one
+    kind = tuple if type(value) is FieldList else type(value)  # earlier releases have recorded it as one
     return {"opaque": kind.__qualname__}
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pydantic import Field, field_validator
 
 from crewlite.definitions.definition import Described
-from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.field_list import FieldList
 from crewlite.definitions.takes import Takes
 from crewlite.errors import ConfigError
 from crewlite.knowledge.sources import KnowledgeSource, as_sources
@@ -30,7 +30,7 @@ class KnowledgeConfig(Described):
 class Knowledge(Described):
     """Sources to be searched together: `Knowledge(sources=["handbook.md"]).query("opening hours")`."""
 
-    sources: Takes[Sequence[KnowledgeSource | str], FrozenList[KnowledgeSource]]
+    sources: Takes[Sequence[KnowledgeSource | str], FieldList[KnowledgeSource]]
     """Sources, or paths of files."""
 
     _sources = field_validator("sources", mode="before")(as_sources)

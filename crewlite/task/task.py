@@ -17,7 +17,7 @@ from crewlite.agent.input_files import as_files
 from crewlite.agent.shape import Shape
 from crewlite.budget import Budget, no_limit
 from crewlite.definitions.definition import Definition
-from crewlite.definitions.frozen_list import FrozenList
+from crewlite.definitions.field_list import FieldList
 from crewlite.definitions.keywords import known_keywords
 from crewlite.definitions.last_kickoff import last
 from crewlite.definitions.takes import Takes, left_out
@@ -48,9 +48,9 @@ class Task(Definition):
     agent: Agent | None = None
     name: str | None = Field(default=None, max_length=100)
     """The name in addresses (`task:research`) and results (`result["research"]`), by which a resume finds the task."""
-    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FrozenList[BaseTool]] = left_out(FrozenList())
+    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FieldList[BaseTool]] = left_out(FieldList())
     """Tools besides the agent's own; one replaces a tool of the agent with its name. As for Agent, also functions."""
-    context: Takes[Sequence[Task] | None, FrozenList[Task] | None] = left_out(None)
+    context: Takes[Sequence[Task] | None, FieldList[Task] | None] = left_out(None)
     """Tasks whose outputs it gets; [] for none. None: all tasks before it; for an async task, those that are certain to
     have ended when it begins."""
     async_execution: bool = Field(default=False, strict=True)
@@ -65,7 +65,7 @@ class Task(Definition):
     guardrail: Guardrail | None = None
     """What the answer must pass to count: a function that takes the output and returns (True, value) or
     (False, reason), also async; or a text that the agent's model judges by. Each verdict is recorded."""
-    guardrails: Takes[Sequence[Guardrail], tuple[Guardrail, ...]] = left_out(())
+    guardrails: Takes[Sequence[Guardrail], FieldList[Guardrail]] = left_out(FieldList())
     """Several guardrails in order: each gets the answer that the one before it has accepted or replaced."""
     guardrail_max_retries: int = Field(default=3, ge=0)
     """The number of answers that guardrails may refuse before the task fails."""
@@ -181,7 +181,7 @@ class Task(Definition):
     @property
     def chain(self) -> tuple[Guardrail, ...]:
         """Its guardrails, in order."""
-        return self.guardrails or (() if self.guardrail is None else (self.guardrail,))
+        return tuple(self.guardrails) or (() if self.guardrail is None else (self.guardrail,))
 
     @property
     def retries(self) -> int:

@@ -122,7 +122,7 @@ Crew(tasks=facts)  # WRONG arg-type
 Crew(tasks=[facts], process="parallel")  # WRONG arg-type
 Crew(tasks=["facts"])  # WRONG list-item
 Task(description="x")  # WRONG call-arg
-crew.tasks.append(facts)  # WRONG attr-defined
+crew.tasks.append("facts")  # WRONG arg-type
 Agent(role="x", goal="y", max_iter="many")  # WRONG arg-type
 CheckpointConfig(location=3)  # WRONG arg-type
 

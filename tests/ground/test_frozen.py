@@ -9,12 +9,8 @@ import threading
 from typing import get_type_hints
 
 import pytest
-from pydantic import BaseModel
 
 from crewlite import Agent, BaseTool, CheckpointConfig, Crew, Task, ToolCall, tool
-from crewlite.definitions.frozen_list import FrozenList
-from crewlite.encoding import codec
-from crewlite.encoding.comparable import comparable, seen
 from crewlite.errors import ConfigError, Suspended
 from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
@@ -224,28 +220,6 @@ def test_a_copy_with_other_fields_is_checked_like_a_new_one():
         task.with_(description="")
 
 
-def test_a_field_that_takes_a_list_says_what_to_write_instead_of_a_change_in_place():
-    agent = Agent(role="Clerk", goal="answer", llm="offline")
-    first, second = (Task(description=text, expected_output="x", agent=agent) for text in ("Do", "Do more"))
-    made = Crew(tasks=[first])
-    for change in (lambda: made.tasks.append(second), lambda: agent.tools.extend([look]), lambda: made.agents.pop()):
-        with pytest.raises(AttributeError, match=r"Set the field .*\[\*crew.tasks, task\]"):
-            change()
-    second.tools = [look] + second.tools
-    made.tasks += [second]
-    assert (made.tasks, second.tools) == ((first, second), (look,))
-    assert len(made.kickoff().tasks_output) == 2
-
-
-def test_such_a_field_is_recorded_and_compared_as_a_tuple():
-    agent = Agent(role="Clerk", goal="answer", llm="offline")
-    assert codec.encode(agent.tools) == codec.encode(())
-    agents = Crew(tasks=[Task(description="Do", expected_output="x", agent=agent)]).agents
-    for value in (agent.tools, agents):
-        assert comparable(value) == comparable(tuple(value))
-    assert seen(agents).parts.keys() == seen(tuple(agents)).parts.keys()
-
-
 def test_a_class_of_the_user_may_have_a_field_of_such_a_name_that_is_no_list():
     class Lead(Agent):
         agents: dict[str, int] = {}
@@ -386,12 +360,3 @@ def test_a_value_that_cannot_be_compared_is_told_in_words():
 @pytest.mark.parametrize("kind", [Agent, Task, Crew])
 def test_the_types_of_fields_can_be_read(kind):
     assert {*kind.model_fields} <= {*get_type_hints(kind)}
-
-
-def test_a_list_of_a_definition_may_be_a_field_of_any_model():
-    class Kept(BaseModel):
-        names: FrozenList[str]
-        others: FrozenList
-
-    kept = Kept.model_validate_json('{"names": ["a"], "others": [1, "b"]}')
-    assert (kept.names + ["c"], kept.others + ["c"]) == (("a", "c"), (1, "b", "c"))

@@ -1,0 +1,137 @@
+"""What a field that takes a list has, such as `crew.tasks`: a list that sets its field when it is changed in place.
+
+So `crew.tasks.append(task)` is checked, or refused, as `crew.tasks = [*crew.tasks, task]` is. A list that is in no
+field any more is a list like any other.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
+from typing import Any, Self, SupportsIndex, TypeVar, get_args, get_origin
+
+from pydantic import GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
+
+T = TypeVar("T")
+
+
+class Change:
+    """A change of a list in place. A definition takes it as the new value of the field that has the list."""
+
+    def __init__(self, change: Callable[[list[Any]], Any]) -> None:
+        self._change, self.returned = change, None
+
+    def of(self, held: list[T]) -> list[T]:
+        """Return a changed copy of the list."""
+        items = list(held)
+        self.returned = self._change(items)
+        return items
+
+
+class FieldList(list[T]):
+    """A list that knows the definition and the field that it is in."""
+
+    __slots__ = ("_place",)
+    _place: tuple[weakref.ref[object], str]
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        (kind,) = get_args(source) or (Any,)
+        items = core_schema.list_schema(handler.generate_schema(kind))
+        return core_schema.no_info_after_validator_function(cls, items)
+
+    def found_in(self, definition: object, field: str) -> None:
+        """Note that this field of this definition has the list."""
+        if self.definition() is not definition:
+            self._place = weakref.ref(definition), field
+
+    def definition(self) -> object | None:
+        """Return the definition in which the list was found, if it is still there."""
+        found, field = getattr(self, "_place", (None, ""))
+        definition = found() if found else None
+        return definition if definition is not None and vars(definition).get(field) is self else None
+
+    def hold(self, items: Iterable[T]) -> None:
+        """Have these items in place of its own, in one step, without a word to its definition."""
+        list.__setitem__(self, slice(None), list(items))
+
+    def __iadd__(self, other: Iterable[Any]) -> Self:  # type: ignore[override]  # the field checks them
+        self.extend(other)
+        return self
+
+    def __imul__(self, times: SupportsIndex) -> Self:
+        self[:] = self * times
+        return self
+
+    def __add__(self, other: Iterable[Any]) -> list[Any]:
+        return [*self, *other]
+
+    def __radd__(self, other: Iterable[Any]) -> list[Any]:
+        return [*other, *self]
+
+    def __eq__(self, other: object) -> bool:
+        return list.__eq__(self, list(other) if isinstance(other, tuple) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # as of any list
+
+    def __reduce__(self) -> tuple[type[FieldList[T]], tuple[list[T]]]:
+        return FieldList, (list(self),)  # a copy is in no field yet
+
+    def __reduce_ex__(self, protocol: object) -> tuple[type[FieldList[T]], tuple[list[T]]]:
+        return self.__reduce__()
+
+
+def _sets_its_field(name: str) -> Callable[..., Any]:
+    plain = getattr(list, name)
+
+    @wraps(plain)
+    def change(self: FieldList[Any], *args: Any, **options: Any) -> Any:
+        definition = self.definition()
+        if definition is None:
+            return plain(self, *args, **options)
+        given = [list(one) if isinstance(one, Iterator) else one for one in args]  # the change may be tried twice
+        tried = Change(lambda items: plain(items, *given, **options))
+        setattr(definition, self._place[1], tried)
+        return tried.returned
+
+    return change
+
+
+for _name in ("append", "extend", "insert", "remove", "pop", "clear", "sort", "reverse", "__setitem__", "__delitem__"):
+    setattr(FieldList, _name, _sets_its_field(_name))
+
+
+class ListField:
+    """A field of a definition that has such a list: whoever reads it gets a list that knows where it is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, definition: Any, cls: type | None = None) -> Any:
+        if definition is None or self._name not in vars(definition):
+            raise AttributeError(self._name)  # as of any field of pydantic
+        held = vars(definition)[self._name]
+        if isinstance(held, FieldList):
+            held.found_in(definition, self._name)
+        return held
+
+    def __set__(self, definition: object, value: object) -> None:
+        vars(definition)[self._name] = value
+
+
+def list_fields(fields: Mapping[str, FieldInfo]) -> Iterator[str]:
+    """Yield the names of the fields that have such lists."""
+    for name, field in fields.items():
+        if any((get_origin(kind) or kind) is FieldList for kind in (field.annotation, *get_args(field.annotation))):
+            yield name
+
+
+def apart(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a definition for a copy of it, with lists of its own."""
+    return {name: FieldList(value) if isinstance(value, FieldList) else value for name, value in fields.items()}

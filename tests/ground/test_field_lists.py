@@ -1,0 +1,245 @@
+"""A list of a definition that is changed in place sets its field: checked, or refused, as the field itself is."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, field_validator
+
+from crewlite import Agent, Crew, Task, tool
+from crewlite.definitions.field_list import FieldList
+from crewlite.encoding import codec
+from crewlite.encoding.comparable import comparable, seen
+from crewlite.errors import ConfigError
+from crewlite.knowledge import Knowledge, StringKnowledgeSource
+from crewlite.testing import ScriptedLLM
+
+CLERK = Agent(role="Clerk", goal="answer")
+
+
+@tool
+def look(where: str) -> str:
+    """Look somewhere."""
+    return where
+
+
+def task(name):
+    return Task(name=name, description=name, expected_output="x", agent=CLERK)
+
+
+def crew_of(titles, llm="offline", kind=Crew):
+    """A crew with a task for each letter."""
+    return kind(tasks=[task(title) for title in titles], llm=llm)
+
+
+def names(crew):
+    return "".join(one.name for one in crew.tasks)
+
+
+def test_tasks_agents_and_tools_may_be_added_between_kickoffs():
+    agent, other = (Agent(role=role, goal="answer", llm="offline") for role in ("Clerk", "Deputy"))
+    first, second = (Task(description=text, expected_output="x", agent=agent) for text in ("Do", "Do more"))
+    crew = Crew(agents=[agent], tasks=[first])
+    assert len(crew.kickoff().tasks_output) == 1
+    crew.tasks.append(second)
+    crew.agents.append(other)
+    agent.tools.append(look.func)
+    second.context = []
+    second.context.append(first)
+    heard = []
+    crew.before_kickoff_callbacks.append(heard.append)
+    assert len(crew.kickoff(inputs={"n": 1}).tasks_output) == 2
+    assert (crew.agents, agent.tools[0].name, second.context, heard) == ([agent, other], "look", [first], [{"n": 1}])
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda tasks: tasks.append(task("c")), "abc"),
+        (lambda tasks: tasks.extend(task(name) for name in "cd"), "abcd"),
+        (lambda tasks: tasks.insert(0, task("c")), "cab"),
+        (lambda tasks: tasks.remove(tasks[0]), "b"),
+        (lambda tasks: tasks.pop(), "a"),
+        (lambda tasks: tasks.reverse(), "ba"),
+        (lambda tasks: tasks.sort(key=lambda one: one.name, reverse=True), "ba"),
+        (lambda tasks: tasks.__iadd__([task("c")]), "abc"),
+        (lambda tasks: tasks.__setitem__(0, task("c")), "cb"),
+        (lambda tasks: tasks.__setitem__(slice(1, None), (task(name) for name in "cd")), "acd"),
+        (lambda tasks: tasks.__delitem__(0), "b"),
+        (lambda tasks: tasks.clear(), None),
+        (lambda tasks: tasks.__imul__(2), None),
+        (lambda tasks: tasks.append("c"), None),
+    ],
+)
+def test_a_change_in_place_gives_what_it_gives_of_any_list_if_the_field_may_be_set_to_that(change, left):
+    crew = crew_of("ab")
+    held = crew.tasks
+    if left is None:
+        with pytest.raises(ConfigError, match="Crew: .*task"):
+            change(crew.tasks)
+    else:
+        change(crew.tasks)
+    assert names(crew) == (left or "ab")
+    assert held is crew.tasks
+    in_use = crew_of("ab", ScriptedLLM(lambda said: str(refuses(change, in_use))))
+    assert in_use.kickoff().raw == "True"
+
+
+def refuses(change, crew):
+    with pytest.raises(ConfigError, match="'tasks' of a Crew cannot be set while a run is at work"):
+        change(crew.tasks)
+    return names(crew) == "ab"
+
+
+def test_every_change_in_place_goes_through_the_field():
+    reading = {"copy", "__reversed__"}
+    changing = {name for name in set(dir(list)) - set(dir(tuple)) if getattr(FieldList, name) is getattr(list, name)}
+    assert changing == reading
+
+
+def test_a_list_belongs_to_one_definition():
+    crew = crew_of("a")
+    copies = [crew.with_(name="other"), crew.model_copy(), copy.copy(crew), Crew(tasks=crew.tasks)]
+    for one in copies:
+        one.tasks.append(task("b"))
+        assert (names(crew), names(one)) == ("a", "ab")
+    crew.tasks.append(task("c"))
+    assert [names(one) for one in (crew, *copies)] == ["ac", "ab", "ab", "ab", "ab"]
+    for one in (copy.deepcopy(crew), pickle.loads(pickle.dumps(crew))):
+        with pytest.raises(ConfigError, match="tasks is empty"):
+            one.tasks.clear()
+        one.tasks.pop()
+        assert (names(one), names(crew)) == ("a", "ac")
+    CLERK.tools.append(look)
+    assert Agent(role="Deputy", goal="answer").tools == []
+    CLERK.tools.clear()
+
+
+def test_a_list_that_was_replaced_is_a_list_like_any_other():
+    crew = crew_of("a")
+    before = crew.tasks
+    crew.tasks = [task("b")]
+    before.append("anything")
+    assert (len(before), names(crew)) == (2, "b")
+    before.pop()
+    crew.tasks = before
+    assert names(crew) == "a"
+
+
+def test_a_list_that_was_read_stays_that_of_its_field_when_another_field_is_set():
+    crew = crew_of("a")
+    tasks, agents = crew.tasks, crew.agents
+    crew.name = "other"
+    crew.kickoff()
+    tasks.append(task("b"))
+    crew.kickoff()
+    assert (names(crew), agents is crew.agents) == ("ab", True)
+
+
+def test_a_list_of_what_is_frozen_for_ever_is_frozen_as_well():
+    knowledge = Knowledge(sources=[StringKnowledgeSource(content="Opening hours are from 9 to 5.")])
+    with pytest.raises(ConfigError, match="'sources' of a Knowledge cannot be set"):
+        knowledge.sources.append("more")
+
+
+def test_of_what_several_threads_set_nothing_is_lost():
+    crew = crew_of("a")
+
+    def add(number):
+        for count in range(40):
+            crew.tasks.extend(iter([task(f"{number}-{count}")]))
+            setattr(crew, ("max_iter", "max_tokens")[number % 2], count + 1)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(crew.tasks), crew.max_iter, crew.max_tokens) == (161, 40, 40)
+
+
+def test_a_kickoff_that_begins_while_a_change_is_checked_has_it_refused():
+    checking, begun, done = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(Crew):
+        @field_validator("tasks", mode="before")
+        @classmethod
+        def wait(cls, value: Any) -> Any:
+            if len(value) > 1:
+                checking.set()
+                begun.wait(30)
+            return value
+
+    def answer(said):
+        begun.set()
+        done.wait(30)
+        return names(crew)
+
+    crew, refused = crew_of("a", ScriptedLLM(answer), Slow), []
+
+    def add():
+        try:
+            crew.tasks.append(task("b"))
+        except ConfigError as error:
+            refused.append(str(error))
+        done.set()
+
+    other = threading.Thread(target=add)
+    other.start()
+    checking.wait(30)
+    assert crew.kickoff().raw == "a"
+    other.join()
+    assert "cannot be set while a run is at work" in refused[0]
+
+
+def test_a_kickoff_sees_all_of_a_change_or_has_it_refused():
+    crew, done = crew_of("a"), threading.Event()
+
+    def change():
+        while not done.is_set():
+            try:
+                crew.tasks.extend([task("b"), task("c")])
+                del crew.tasks[1:]
+            except ConfigError:  # a run is at work, perhaps with all three
+                continue
+
+    other = threading.Thread(target=change)
+    other.start()
+    try:
+        found = {tuple(one.name for one in crew.kickoff().tasks_output) for _ in range(40)}
+    finally:
+        done.set()
+        other.join()
+    assert all(len(one) % 2 for one in found)
+
+
+def test_a_list_of_a_definition_is_recorded_and_compared_as_a_tuple():
+    assert codec.encode(CLERK.tools) == codec.encode(())
+    agents = crew_of("a").agents
+    for value in (CLERK.tools, agents):
+        assert comparable(value) == comparable(tuple(value))
+        assert (value, tuple(value), value) == (tuple(value), value, list(value))
+    assert agents != ()
+    assert seen(agents).parts.keys() == seen(tuple(agents)).parts.keys()
+
+
+def test_lists_are_added_to_whatever_holds_the_rest():
+    crew = crew_of("a")
+    crew.tasks = crew.tasks + (task("b"),)
+    crew.tasks = (task("c"),) + crew.tasks
+    assert names(crew) == "cab"
+
+
+def test_a_list_of_a_definition_may_be_a_field_of_any_model():
+    class Kept(BaseModel):
+        names: FieldList[str]
+        others: FieldList
+
+    kept = Kept.model_validate_json('{"names": ["a"], "others": [1, "b"]}')
+    kept.names.append("c")
+    assert (kept.names, kept.others + ("c",)) == (["a", "c"], [1, "b", "c"])
+    assert kept.model_dump_json() == '{"names":["a","c"],"others":[1,"b"]}'
