@@ -15,7 +15,6 @@ import queue
 import signal
 import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Never, TypeVar
@@ -28,7 +27,7 @@ from crewlite.concurrency.unawaited import close_unbegun, mark_seen, shielded
 from crewlite.errors import ConfigError, StepTimeout, repr_of
 from crewlite.lazy import asyncio, futures
 from crewlite.system.forked import end_child, in_child, lock
-from crewlite.system.steady_clock import new_loop, steady
+from crewlite.system.steady_clock import is_set_within, new_loop, steady
 from crewlite.texts.logs import logger
 
 T = TypeVar("T")
@@ -37,8 +36,7 @@ log = logger("crewlite.run")
 _PATIENCE = 0.25  # seconds that timed-out work is given to end after its cancellation
 _LOOK = 0.5
 """How often, in seconds, a wait looks for signals: none ends it on Windows, nor one that comes just before it."""
-_GLANCE = 0.002  # seconds between two looks at an event
-_GRACE = 2.0  # seconds that a cancelled `acquire` waits for its release, and the end of the process for the loop
+_GRACE = 2.0  # seconds that a cancelled `acquire` waits for its release, and the end of the process for each work
 _IMPORT = 30.0  # seconds that the end of the process waits for the loop if that imports a module
 _FORKED_ON_LOOP = (
     "This process was forked by a coroutine, and the event loop is at work in its parent. End the process where its "
@@ -102,6 +100,19 @@ def _halt() -> None:
         with contextlib.suppress(KeyboardInterrupt):
             while not is_set_within(halted, _GRACE) and _imports(thread) and steady() < until:
                 pass
+
+
+def at_end(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Await `work()` on the background loop as the process ends, for at most 2 s, if the process has used that loop.
+
+    Comes before the loop halts, and before what was registered with `atexit` earlier. Ctrl-C ends the wait.
+    """
+
+    @atexit.register
+    def end() -> None:
+        if _loop is not None:
+            with contextlib.suppress(TimeoutError, KeyboardInterrupt):
+                wait(submit(work()), _GRACE)
 
 
 def _imports(thread: threading.Thread | None) -> bool:
@@ -204,19 +215,6 @@ def next_of(
             raise RuntimeError(CLOSED if work_loop else halted)
         watch = watch or LoopWatch(work_loop or loop())
         watch.look()
-
-
-def is_set_within(event: threading.Event, timeout: float) -> bool:
-    """Wait at most `timeout` seconds for an event. Returns whether it is set.
-
-    It looks at the event instead of waiting in it, where an exception of a signal handler may become a RuntimeError.
-    """
-    until = steady() + timeout
-    while not event.is_set():
-        if steady() >= until:
-            return False
-        time.sleep(_GLANCE)
-    return True
 
 
 async def on_loop(work: Coroutine[Any, Any, T]) -> T:

@@ -7,12 +7,15 @@ alone.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 import os
 import sys
 import threading
 import warnings
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from crewlite.concurrency import background
@@ -42,6 +45,8 @@ _lock = lock()
 _loaded = False
 _loader: int | None = None
 """The thread that is importing litellm now."""
+_at_work = set[object]()
+"""A key for each call of a model that waits for its answer."""
 
 
 async def litellm() -> Any:
@@ -54,6 +59,17 @@ async def litellm() -> Any:
     module = sys.modules.get("litellm") if _loaded else await background.in_thread(_load)
     _hush()
     return module
+
+
+@contextlib.contextmanager
+def call_at_work() -> Iterator[None]:
+    """Keep the connections of litellm open while the block, a call of a model, runs: see `_close_clients`."""
+    key = object()
+    _at_work.add(key)
+    try:
+        yield
+    finally:
+        _at_work.discard(key)
 
 
 def api_error() -> type[Exception]:
@@ -159,8 +175,20 @@ def _load() -> Any:
             finally:
                 _loader = None
             _keep_secrets()
+            _ = module.completion_cost  # with the first name that litellm loads late, it sees to its own end
+            background.at_end(partial(_close_clients, module))  # so this comes before that
             _loaded = True
         return sys.modules["litellm"]
+
+
+async def _close_clients(module: Any) -> None:
+    """Close litellm's connections as the process ends, on the event loop that has opened them.
+
+    litellm itself does that on another event loop, which Python 3.14 refuses, with complaints on the terminal. While a
+    call waits for its answer they stay open: the step would record a failure that only the end of the process caused.
+    """
+    if not _at_work:
+        await module.close_litellm_async_clients()
 
 
 def _hush() -> None:

@@ -284,10 +284,11 @@ class LLM(BaseLLM):
         request = self._request(library, messages, tools, form, stop)
         response, late = None, False
         try:
-            async with asyncio.timeout(self.timeout):
-                response, first = await self._answered(library, request, form)
-                if self.stream:
-                    response = await self._whole(library, response, first, on_chunk)
+            with provided.call_at_work():
+                async with asyncio.timeout(self.timeout):
+                    response, first = await self._answered(library, request, form)
+                    if self.stream:
+                        response = await self._whole(library, response, first, on_chunk)
         except LLMTimeout:
             raise
         except TimeoutError:

@@ -13,6 +13,7 @@ import pytest
 
 from crewlite.concurrency import background
 from crewlite.errors import StepTimeout
+from crewlite.system.steady_clock import is_set_within
 from tests import children
 
 
@@ -112,7 +113,7 @@ def test_ctrl_c_at_any_moment_of_a_wait_for_an_event_is_raised_as_it_is():
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            came = background.is_set_within(threading.Event(), 0.0)
+            came = is_set_within(threading.Event(), 0.0)
         except KeyboardInterrupt:
             continue
         finally:

@@ -82,6 +82,33 @@ with Server(reply(chat("hello"))) as server:
     assert "LiteLLM" not in (tmp_path / "program.log").read_text()
 
 
+AT_THE_END = """
+import atexit, litellm, threading, time
+litellm.suppress_debug_info = True
+litellm.completion_cost  # litellm registers what it does at the end of the process, which is later than ours
+@atexit.register
+def tell():
+    kept = litellm.in_memory_llm_clients_cache.cache_dict.values()
+    print([one.is_closed() for one in kept if isinstance(one, litellm.AsyncOpenAI)])
+server = Server(reply(chat("hello")), HANG).__enter__()
+llm = LLM("openai/foo", base_url=server.base_url)
+llm.call("Who?")
+"""
+AT_WORK = """
+threading.Thread(target=llm.call, args=["Who?"], daemon=True).start()
+while len(server.requests) < 2:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(("then", "closed"), [("", "[True]\n"), (AT_WORK, "[False]\n")], ids=["idle", "at work"])
+def test_connections_are_closed_at_the_end_on_the_loop_that_opened_them_unless_a_call_is_at_work(
+    tmp_path, then, closed
+):
+    """litellm closes them on another loop, of which Python 3.14 complains. A call at work would record a failure."""
+    assert said_by(AT_THE_END + then, tmp_path).startswith(closed)
+
+
 BELOW_ZERO = {"prompt_tokens": -7, "completion_tokens": -5, "total_tokens": -12}
 
 

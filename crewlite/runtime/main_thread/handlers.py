@@ -20,6 +20,7 @@ from typing import Any, Protocol, Self, TypeVar
 from crewlite.concurrency import background
 from crewlite.concurrency.between_loops import result_of
 from crewlite.system.forked import in_child, lock
+from crewlite.system.steady_clock import is_set_within
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that an interrupted run has to close its journal
@@ -198,7 +199,7 @@ class BlockingCall:
         if self._ended_by:
             if _ending.further:
                 raise _exit(_ending.further)
-            background.is_set_within(self.quiet, GRACE)
+            is_set_within(self.quiet, GRACE)
         cancel()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
