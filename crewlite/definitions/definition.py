@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError, Valida
 from pydantic.errors import PydanticInvalidForJsonSchema
 
 from crewlite.coming_from import Hinting
-from crewlite.coming_from.settings import without_accepted
+from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.concurrency.pacing import Pace
 from crewlite.definitions.field_list import Change, FieldList, ListField, apart, list_fields
 from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, refused
@@ -358,7 +358,8 @@ def _configured(cls: type[Described], config: object, **given: Any) -> dict[str,
 def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     kind = cls.__name__
     if name not in cls.model_fields:
-        hint = meant_setting(name, cls.model_fields) or f"it has {', '.join(cls.model_fields)}"
+        of_others, close = why_not(classes_of(cls), name), meant_setting(name, cls.model_fields)
+        hint = of_others or close or f"it has {', '.join(cls.model_fields)}"
         return f"{kind} has no field {name!r}; {hint}"
     if issubclass(cls, Definition):
         copied = f"{kind.lower()}.with_({name}=...)"

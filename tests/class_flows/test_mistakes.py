@@ -307,6 +307,12 @@ def test_a_class_attribute_that_would_hide_a_verb_is_refused():
         type("F", (Flow,), {"stream": False, "go": start()(lambda self: 1)})
     with pytest.raises(ConfigError, match=r"a flow has no setting 'submit'; this would hide submit\(\) of every flow"):
         type("F", (Flow,), {"submit": 3, "go": start()(lambda self: 1)})
+    made = plan(begin=start()(renamed(lambda self: 1, "begin")))()
+    with pytest.raises(ConfigError, match=r"flow 'Plan' has no setting 'stream'; .*instead: flow\.stream"):
+        made.stream = True
+    with pytest.raises(ConfigError, match=r"has no setting 'submit'; this would hide submit\(\) of every flow"):
+        made.submit = 3
+    assert made.stream().result == 1
 
 
 def test_other_class_attributes_are_the_users_own():

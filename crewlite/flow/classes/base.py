@@ -22,7 +22,7 @@ from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import is_at_work, method_of, original, running
-from crewlite.flow.classes.settings import Declared, FlowType, read_attributes
+from crewlite.flow.classes.settings import Declared, FlowType, check_set, read_attributes
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
 from crewlite.kinds import Kind
@@ -360,6 +360,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
                 f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "
                 f"self.state['words'] = 3 if it is a mapping; before a kickoff, initial_state= says what it begins with"
             )
+        check_set(self.run_name, Flow, name, value)
         method = running.get()
         if method is not None and method.is_of(self) and name not in type(self)._warned:
             type(self)._warned |= {name}

@@ -21,6 +21,7 @@ from crewlite.errors import ConfigError, meant
 
 _LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
 _OF_METHODS = ("retries", "retry_delay")
+_HIDES = "this would hide {}() of every flow"
 
 
 class FlowType(ABCMeta):
@@ -57,6 +58,16 @@ def read_attributes(flow: type[Declared], base: type, settings: Collection[str])
     _check(flow.__name__, base, vars(flow), settings)
 
 
+def check_set(flow: str, base: type, name: str, value: object) -> None:
+    """Raise ConfigError for an attribute of a flow whose value would hide a method that every flow has.
+
+    A function may: it is called in the place of the method.
+    """
+    if not callable(value) and inspect.isfunction(getattr(base, name, None)):
+        hint = why_not(["Flow"], name) or _HIDES.format(name)
+        raise ConfigError(f"flow {flow!r} has no setting {name!r}; {hint}")
+
+
 def _check(flow: str, base: type, attributes: Mapping[str, object], settings: Collection[str]) -> None:
     """Raise ConfigError for attributes of a class that look like settings, or hide a method of flows.
 
@@ -72,7 +83,7 @@ def _check(flow: str, base: type, attributes: Mapping[str, object], settings: Co
                 continue
             hint = why_not(["Flow"], name)
         elif hides:
-            hint = f"this would hide {name}() of every flow"
+            hint = _HIDES.format(name)
         elif name in _LIMITS:
             hint = "budgets are set for crews, tasks and agents, such as Crew(max_tokens=5000)"
         elif name in _OF_METHODS or meant(name, _OF_METHODS):
