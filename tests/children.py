@@ -148,6 +148,16 @@ def until_freed(*references: weakref.ref[Any], but: int = 0) -> None:
     until(are_freed)
 
 
+def rest_of(terminal: int) -> bytes:
+    """Read what is still shown at a pseudo-terminal, until its other end is closed. One read may return only a part."""
+    shown = b""
+    with contextlib.suppress(OSError):  # so Linux says that the other end is closed
+        while piece := os.read(terminal, 65536):
+            shown += piece
+    os.close(terminal)
+    return shown
+
+
 def alive(pid: int) -> bool:
     """Whether there is such a process, and more of it than its status."""
     try:

@@ -78,16 +78,7 @@ def on_terminal(directory, *words, columns=80, **environment):
     command = [*CREWLITE, "checkpoint", "--location", directory, *words]
     with children.Child(command, stdin=own_end, stdout=own_end, stderr=own_end, env=env) as child:
         os.close(own_end)
-        text = b""
-        while True:
-            try:
-                part = os.read(main_end, 65536)
-            except OSError:  # how Linux says that the other end is closed
-                part = b""
-            if not part:
-                break
-            text += part
-    os.close(main_end)
+        text = children.rest_of(main_end)
     return child.returncode, text.decode()
 
 

@@ -30,8 +30,7 @@ def test_on_a_terminal_the_question_is_put_until_an_answer_fits(tmp_path):
     child, main = begun_at_a_terminal(tmp_path, PROGRAM)
     os.write(main, b"Ada\nmany\n36\n")
     out, _ = child.communicate()
-    shown = os.read(main, 10_000).decode()
-    os.close(main)
+    shown = children.rest_of(main).decode()
     assert out == "('Ada', 36)\n"
     assert shown.count("Your age?") == 2
     assert "'many' is not of type 'integer'; wanted a whole number: answer again" in shown
@@ -64,8 +63,7 @@ def at_a_terminal(directory, program, typed):
     child, main = begun_at_a_terminal(directory, program)
     os.write(main, typed)
     out, _ = child.communicate()
-    shown = os.read(main, 10_000).decode()
-    os.close(main)
+    shown = children.rest_of(main).decode()
     return out, shown
 
 
@@ -144,8 +142,10 @@ def test_a_line_that_is_no_text_is_refused_and_the_question_put_again(tmp_path, 
     os.close(side)
     os.write(main, b"Zo\xeb\nZo\xc3\xab\n")
     out, shown = child.communicate()
-    shown = os.read(main, 10_000) if at_terminal else shown
-    os.close(main)
+    if at_terminal:
+        shown = children.rest_of(main)
+    else:
+        os.close(main)
     assert out.decode() == "Zoë\n"
     assert "'Zo\\udceb' is not text in the encoding utf-8: answer again" in shown.decode(errors="replace")
 
@@ -221,7 +221,6 @@ def test_only_the_question_on_the_screen_is_said_to_be_answered_elsewhere(tmp_pa
             shown += os.read(main, 10_000).decode()
     os.write(main, b"here\nhere\n")
     out, _ = child.communicate()
-    shown += os.read(main, 10_000).decode()
-    os.close(main)
+    shown += children.rest_of(main).decode()
     assert out == str(["from afar" if name == answered else "here" for name in "abc"]) + "\n"
     assert shown.count("(answered elsewhere)") == shown_one
