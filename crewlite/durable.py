@@ -185,6 +185,11 @@ class Scope:
         return False
 
     @property
+    def is_cut(self) -> bool:
+        """Whether the running step was cut, so that its code, if a thread still runs it, can do nothing more."""
+        return False
+
+    @property
     def run_id(self) -> str:
         """The id of the run; "" outside a run."""
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import math
 import time
 from collections.abc import Callable
@@ -19,7 +20,9 @@ from crewlite.errors import ConfigError
 from crewlite.events.voice import Voice
 from crewlite.ids import after, now
 from crewlite.runtime.steps.future import Awaited, requested
+from crewlite.system.steady_clock import steady
 
+_LOOK = 0.5  # seconds between two looks whether the step was cut
 _EVENTS = None, events.StepCompletedEvent, events.StepFailedEvent
 
 
@@ -79,5 +82,14 @@ def _wait(label: str, at_most: float, until: datetime) -> Any:
     left = 0.0 if durable.scope().dry else min(max(0.0, (until - now()).total_seconds()), at_most)
     if background.running_loop():
         return Awaited(label, asyncio.sleep(left))
-    time.sleep(left)
+    _sleep(left)
     return None
+
+
+def _sleep(left: float) -> None:
+    """Block for this many seconds. Raises CancelledError once the running step was cut, so that its thread ends."""
+    scope, until = durable.scope(), steady() + left
+    while (left := until - steady()) > 0:
+        if scope.is_cut:
+            raise concurrent.futures.CancelledError
+        time.sleep(min(left, _LOOK))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -14,8 +15,9 @@ from crewlite.errors import (
     ConfigError,
     NonDeterminism,
     RunCancelled,
+    StepTimeout,
 )
-from crewlite.flow import ask, flow, sleep_for, sleep_until, timer
+from crewlite.flow import ask, flow, sleep_for, sleep_until, step, timer
 from crewlite.state import InMemoryProvider
 from tests import children
 from tests.cuts import RUN, entries_of
@@ -73,6 +75,31 @@ def test_a_timer_is_awaited_on_a_loop_and_is_plain_outside_a_run():
     for wrong in (float("nan"), True, "1"):
         with pytest.raises(ConfigError, match="wanted a number of seconds, or a timedelta"):
             sleep_for(wrong)
+
+
+@pytest.mark.parametrize("cut_by", ["cancel", "timeout"])
+def test_a_timer_of_a_step_that_was_cut_keeps_no_thread(cut_by, memory):
+    ended = threading.Event()
+
+    @step(timeout=0.2 if cut_by == "timeout" else None)
+    def nap():
+        try:
+            sleep_for(1000)
+        finally:
+            ended.set()
+
+    @flow(checkpoint=memory())
+    def naps():
+        nap()
+
+    handle = naps.submit(run_id="naps")
+    if cut_by == "cancel":
+        with pytest.raises(TimeoutError):
+            handle.result(0.2)
+        handle.cancel()
+    with pytest.raises((RunCancelled, StepTimeout)):
+        handle.result(children.PATIENCE)
+    assert ended.wait(children.PATIENCE), "the thread of the step sleeps on"
 
 
 def test_a_timer_asks_what_earlier_releases_have_recorded():

@@ -271,6 +271,11 @@ class Frame(Scope):
         self.children.siblings().cut()
         self.run.pools.forget(self.address)
 
+    @property
+    def is_cut(self) -> bool:
+        """See `durable.Scope`."""
+        return self.children.side_by_side is not None and self.children.side_by_side.is_cut
+
     def has_ended(self, address: str, model: str = "") -> bool:
         """Return whether a child step has its outcome or has failed; in a preview, where no step ends, True.
 

@@ -22,7 +22,7 @@ class Siblings:
         self._running: dict[asyncio.Task[Any], OnEnd | None] = {}
         self._failed: dict[asyncio.Task[Any], str] = {}
         self._cut: list[str] = []
-        self._over = False
+        self.is_cut = False
         self._left = False
         """Whether the code has failed, so that it receives no more results."""
         self._has_failed = False
@@ -36,7 +36,7 @@ class Siblings:
         task = asyncio.create_task(step, name=address)  # `StepScope.hand_over` needs this name
         self._running[task] = ended
         task.add_done_callback(self._ended)
-        if self._over:  # requested by a thread or a task that outlived the step
+        if self.is_cut:  # requested by a thread or a task that outlived the step
             task.cancel()
         return task
 
@@ -89,7 +89,7 @@ class Siblings:
 
     def cut(self) -> None:
         """Cancel all steps, because the enclosing step was cancelled or its time is up."""
-        self._over = True
+        self.is_cut = True
         for task in self._running:
             task.cancel()
 
