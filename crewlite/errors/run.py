@@ -103,7 +103,7 @@ class InputsChanged(RunMismatch):
     ) -> None:
         """`masked`: recorded inputs with a secret; `turn`: how far one of `@persist` is; `set_before`: on the flow."""
         ref = branch_ref(run_id, branch)
-        self.found = f"Run {ref!r} was started with another value of {', '.join(map(repr, names))}"
+        self.found = f"Run {ref!r} was started with other inputs: {', '.join(map(repr, names))}"
         self.found += f". Set on the flow before this kickoff: {', '.join(set_before)}" if set_before else ""
         if kinds.of(kind).takes_messages:
             self.found = f"Run {ref!r} has a question without an answer, and was given another"

@@ -108,9 +108,9 @@ def test_the_first_kickoff_settles_the_inputs(finished):
     forked = team(llm, finished()).fork(at(finished, "r"), branch="f")
     with pytest.raises(Stop):
         forked.kickoff({"topic": "moons"})
-    with pytest.raises(InputsChanged, match="another value of 'topic'"):
+    with pytest.raises(InputsChanged, match="other inputs: 'topic'"):
         forked.kickoff({"topic": "stars"})
-    with pytest.raises(InputsChanged, match="another value of 'strategy'"):
+    with pytest.raises(InputsChanged, match="other inputs: 'strategy'"):
         forked.kickoff({"strategy": "bold"})
     for inputs in (None, {"topic": "moons"}, {}, {"topic": "moons", "mood": "calm"}):
         assert outputs(forked.kickoff(inputs)) == ["moons!", "b!", *RECORDED[2:]]

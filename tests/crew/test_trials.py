@@ -221,7 +221,7 @@ def test_a_person_is_asked_for_feedback_and_a_manager_learns_too(on_disk):
     assert list(waits.value.waiting) == ["human:feedback.1.one"]
     assert "To resume it, call test or train of the crew again with run_id='r', answers=" in str(waits.value)
     with pytest.raises(
-        InputsChanged, match="another value of 'n_iterations'. To go on, call test or train of the crew again, as it"
+        InputsChanged, match="other inputs: 'n_iterations'. To go on, call test or train of the crew again, as it"
     ):
         crew.train(2, inputs=TOPIC, run_id="r")
     answers = {"human:feedback.1.one": "Delegate.", "human:feedback.1.two": ""}

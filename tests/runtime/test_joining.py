@@ -331,7 +331,7 @@ def test_crews_agents_and_for_each_wait_too_and_a_failure_of_another_class_is_to
     first = crew.submit({"n": 2}, run_id="f")
     assert gate.begun.wait(children.PATIENCE)
     same = crew.submit(run_id="f", wait=True)
-    with pytest.raises(InputsChanged, match="started with another value of 'n'"):
+    with pytest.raises(InputsChanged, match="started with other inputs: 'n'"):
         crew.submit({"n": 3}, run_id="f", wait=True)  # at once, and not when the run has ended
     gate.error = type("Unknown", (Exception,), {})("nothing is there")  # no module has this class
     gate.go.set()
