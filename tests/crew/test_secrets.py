@@ -237,9 +237,7 @@ def test_a_resume_that_is_not_given_its_secret_again_is_refused_before_any_step(
             go_on(run_id="r")
     with pytest.raises(ConfigError, match=again):
         mail.kickoff(run_id="r", note="")
-    with pytest.raises(
-        InputsChanged, match=r"other inputs: 'note'.*, secrets too; .*\.kickoff\({'token': \.\.\.}\)"
-    ):
+    with pytest.raises(InputsChanged, match=r"other inputs: 'note'.*, secrets too; .*\.kickoff\({'token': \.\.\.}\)"):
         mail.kickoff(SecretStr("rotated"), run_id="r", note="!")
     with pytest.raises(ConfigError, match=r"The input token of run 'r/b' .* with from_checkpoint='r/b'"):
         mail.fork("r", branch="b").kickoff(note="!")
