@@ -174,7 +174,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
 
     def _check(self) -> None:
         """Raise ConfigError if its parts do not fit together: they may have been set since it was made."""
-        given = self.agents if "agents" in self.model_fields_set else FieldList[Agent]()
+        given = self.agents if "agents" in self.model_fields_set else ()
         if not given:  # not as a field that is set: a copy with other tasks has the agents of those
             self.agents.hold(dict.fromkeys(task.agent for task in self.tasks if task.agent))
             self.__pydantic_fields_set__.discard("agents")
@@ -193,7 +193,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         if isinstance(self.tasks[0], ConditionalTask):
             problems.append(f"task {self.tasks[0].title!r} is the first, so its condition has no output to decide by")
         if len(earlier) < len(self.tasks):
-            problems.append("a task is listed twice; make a second Task")
+            problems.append("a task is listed twice; make a second Task, or reorder with crew.tasks[:] = [...]")
         if problems:
             raise ConfigError("; ".join(problems))
 

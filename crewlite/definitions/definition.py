@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import os
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
@@ -99,6 +100,13 @@ class Described(Hinting, BaseModel):
             raise ConfigError(_cannot_be_set(type(self), name)) from None
 
 
+class _Kickoffs(set[tuple[int, object]]):
+    """Kickoffs, each with its process. No kickoff is at work with a deep copy or an unpickled definition."""
+
+    def __reduce__(self) -> tuple[type[_Kickoffs], tuple[()]]:
+        return _Kickoffs, ()
+
+
 class Definition(Described):
     """A description of work. It holds no state of runs, so several runs may use it at the same time.
 
@@ -108,12 +116,12 @@ class Definition(Described):
 
     model_config = ConfigDict(frozen=False)  # `__setattr__` says until when
 
-    _kickoffs: set[tuple[int, object]] = PrivateAttr(default_factory=set)
-    """The kickoffs that are at work with it, each with its process. Copies that are bound to a run share it."""
+    _kickoffs: _Kickoffs = PrivateAttr(default_factory=_Kickoffs)
+    """The kickoffs that are at work with it. Copies that are bound to a run share it."""
     _pace: Pace = PrivateAttr(default_factory=Pace)
     """The model calls that its `max_rpm` paces. Copies share it."""
-    _revision: object = PrivateAttr(default_factory=object)
-    """Another object after each time that a field was set."""
+    _revision: tuple[int, object] = PrivateAttr(default_factory=lambda: (0, object()))
+    """Another one after each time that a field was set, with the id of the thread that has set it."""
     _bound: Any = PrivateAttr(default=None)
     """The default of `from_checkpoint` at a kickoff: a CheckpointConfig with `restore_from`, or None."""
 
@@ -230,10 +238,15 @@ class Definition(Described):
                 if self._is_at_work():
                     raise ConfigError(_cannot_be_set(type(self), name))
                 if self._revision is before:
-                    self._revision = object()
+                    self._revision = threading.get_ident(), object()
                     self._take_fields(made, None if in_place else name)
                     self.__pydantic_fields_set__.add(name)
                     return
+                if self._revision[0] == threading.get_ident():
+                    raise ConfigError(
+                        f"{name!r} of {an(type(self).__name__)} is not changed: a function that was called for the "
+                        f"change has set another of its fields. Set that before, or after"
+                    )
 
     def _take_fields(self, made: Self, replaced: str | None) -> None:
         """Take the fields of another definition; lists stay the same objects, but for one that is replaced."""

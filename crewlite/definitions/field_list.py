@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Any, Self, SupportsIndex, TypeVar, get_args, get_origin
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, core_schema
+
+from crewlite.errors import ConfigError
+from crewlite.texts.wording import what_is
 
 T = TypeVar("T")
 
@@ -55,7 +58,7 @@ class FieldList(list[T]):
         return definition if definition is not None and vars(definition).get(field) is self else None
 
     def hold(self, items: Iterable[T]) -> None:
-        """Have these items in place of its own, in one step, without a word to its definition."""
+        """Have these items in place of its own, in one step. Unlike other changes, this one does not set the field."""
         list.__setitem__(self, slice(None), list(items))
 
     def __iadd__(self, other: Iterable[Any]) -> Self:  # type: ignore[override]  # the field checks them
@@ -83,9 +86,6 @@ class FieldList(list[T]):
     def __reduce__(self) -> tuple[type[FieldList[T]], tuple[list[T]]]:
         return FieldList, (list(self),)  # a copy is in no field yet
 
-    def __reduce_ex__(self, protocol: object) -> tuple[type[FieldList[T]], tuple[list[T]]]:
-        return self.__reduce__()
-
 
 def _sets_its_field(name: str) -> Callable[..., Any]:
     plain = getattr(list, name)
@@ -95,6 +95,10 @@ def _sets_its_field(name: str) -> Callable[..., Any]:
         definition = self.definition()
         if definition is None:
             return plain(self, *args, **options)
+        if name == "extend" and args and isinstance(args[0], str | BaseModel):  # iterates over its letters or fields
+            raise ConfigError(
+                f"{self._place[1]} is extended by {what_is(args[0])}; wanted a list. append adds one item"
+            )
         given = [list(one) if isinstance(one, Iterator) else one for one in args]  # the change may be tried twice
         tried = Change(lambda items: plain(items, *given, **options))
         setattr(definition, self._place[1], tried)
@@ -121,7 +125,7 @@ class ListField:
             held.found_in(definition, self._name)
         return held
 
-    def __set__(self, definition: object, value: object) -> None:
+    def __set__(self, definition: object, value: object) -> None:  # with it, Python asks this class first
         vars(definition)[self._name] = value
 
 

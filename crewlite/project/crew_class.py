@@ -55,7 +55,7 @@ def CrewBase(cls: C) -> C:  # noqa: N802 - its name
         if not isinstance(given, _Config):
             setattr(cls, name, _Config(name, usual if given is None else given, folder))
     for name, kind in (("agents", "agent"), ("tasks", "task")):
-        setattr(cls, name, _All(kind))
+        setattr(cls, name, _All(name, kind))
     if not hasattr(cls, "get_mcp_tools"):
         cls.get_mcp_tools = _no_tools_of_mcp  # type: ignore[attr-defined]  # given to every class
     return cls
@@ -69,15 +69,16 @@ def _no_tools_of_mcp(crew_class: object, *names: str) -> list[Any]:
 
 
 class _All:
-    """An attribute: the list of what all methods of a kind return."""
+    """An attribute: the list of what all methods of a kind return. It is made at the first access, and kept."""
 
-    def __init__(self, kind: str) -> None:
-        self._kind = kind
+    def __init__(self, name: str, kind: str) -> None:
+        self._name, self._kind = name, kind
 
     def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
             return self
-        return [getattr(instance, name)() for name in methods_of(owner, self._kind)]
+        made = [getattr(instance, name)() for name in methods_of(owner, self._kind)]
+        return vars(instance).setdefault(self._name, made)
 
 
 class _Config:

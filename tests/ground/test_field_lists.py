@@ -119,6 +119,38 @@ def test_a_list_belongs_to_one_definition():
     CLERK.tools.clear()
 
 
+def test_a_copy_that_is_made_while_a_run_is_at_work_may_be_changed():
+    copies = []
+    crew = crew_of("a")
+    crew.task_callback = lambda output: copies.extend((copy.deepcopy(crew), pickle.loads(pickle.dumps(CLERK))))
+    crew.kickoff()
+    made, clerk = copies
+    made.tasks.append(task("b"))
+    clerk.goal = "file"
+    assert (names(made), clerk.goal, names(crew), CLERK.goal) == ("ab", "file", "a", "answer")
+
+
+def test_a_change_that_sets_another_field_of_its_definition_is_refused():
+    crew = crew_of("a", "b")
+
+    def key(one):
+        crew.verbose = False
+        return one.name
+
+    with pytest.raises(
+        ConfigError, match="'tasks' of a Crew is not changed: a function that was called for the change"
+    ):
+        crew.tasks.sort(key=key)
+
+
+@pytest.mark.parametrize("change", ["crew.tasks.extend(more)", "crew.tasks += more"])
+def test_a_list_that_is_extended_by_one_item_says_what_it_wants(change):
+    crew = crew_of("a")
+    with pytest.raises(ConfigError, match="tasks is extended by a Task; wanted a list. append adds one item"):
+        exec(change, {"crew": crew, "more": task("b")})
+    assert names(crew) == "a"
+
+
 def test_a_list_that_was_replaced_is_a_list_like_any_other():
     crew = crew_of("a")
     before = crew.tasks

@@ -119,6 +119,14 @@ def research_crew(folder, model, kept, **more):
     return Research
 
 
+def test_agents_and_tasks_of_a_class_are_lists_that_its_methods_may_change(files):
+    made = research_crew(files(), ScriptedLLM(["a", SAID]), [])()
+    made.tasks.append(Task(description="Check it", expected_output="A line", agent=made.agents[0]))
+    made.agents += [Agent(role="Guest", goal="look on")]
+    crew = made.crew()
+    assert ([one.name for one in crew.tasks], len(crew.agents)) == (["research_task", "report_task", None], 3)
+
+
 def test_a_class_and_two_files_make_a_crew_that_works(files, tmp_path):
     kept, model = [], ScriptedLLM([ToolCall("search", {"query": "moon"}), "the moon", SAID])
     result = research_crew(files(), model, kept)().crew().kickoff(inputs={"topic": "tides"})
