@@ -131,7 +131,7 @@ def test_a_copy_that_is_made_while_a_run_is_at_work_may_be_changed():
 
 
 def test_a_change_that_sets_another_field_of_its_definition_is_refused():
-    crew = crew_of("a", "b")
+    crew = crew_of("ab")
 
     def key(one):
         crew.verbose = False
