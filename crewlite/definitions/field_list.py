@@ -19,6 +19,7 @@ from crewlite.errors import ConfigError
 from crewlite.texts.wording import what_is
 
 T = TypeVar("T")
+_NOWHERE: tuple[Callable[[], None], str] = (lambda: None), ""
 
 
 class Change:
@@ -48,13 +49,14 @@ class FieldList(list[T]):
 
     def found_in(self, definition: object, field: str) -> None:
         """Note that this field of this definition has the list."""
-        if self.definition() is not definition:
+        found, noted = getattr(self, "_place", _NOWHERE)
+        if found() is not definition or noted != field:
             self._place = weakref.ref(definition), field
 
     def definition(self) -> object | None:
         """Return the definition in which the list was found, if it is still there."""
-        found, field = getattr(self, "_place", (None, ""))
-        definition = found() if found else None
+        found, field = getattr(self, "_place", _NOWHERE)
+        definition = found()
         return definition if definition is not None and vars(definition).get(field) is self else None
 
     def hold(self, items: Iterable[T]) -> None:
@@ -118,10 +120,11 @@ class ListField:
         self._name = name
 
     def __get__(self, definition: Any, cls: type | None = None) -> Any:
-        if definition is None or self._name not in vars(definition):
-            raise AttributeError(self._name)  # as of any field of pydantic
-        held = vars(definition)[self._name]
-        if isinstance(held, FieldList):
+        try:
+            held = definition.__dict__[self._name]
+        except (AttributeError, KeyError):  # the class has no such attribute, as of any field of pydantic
+            raise AttributeError(self._name) from None
+        if type(held) is FieldList:
             held.found_in(definition, self._name)
         return held
 
