@@ -33,6 +33,12 @@ _PROVIDER = "every provider is asked with LLM('provider/model')"
 _HANDLERS = "handlers of an event are called in the order in which they subscribed"
 _SHAPED = "Task(output_pydantic=...) has an answer in that shape, and tells the model what does not fit"
 _TEMPLATES = "prompts are crewlite's; Agent(system_template=..., prompt_template=...) puts them into other words"
+_GUARDRAIL = "a guardrail returns (True, value) or (False, reason)"
+_PACE = "max_rpm=... of a crew, a task or an agent"
+_PROGRESS = "progress is shown with verbose=True; the loggers are named crewlite"
+_LOG_FILE = "Crew(output_log_file=...) writes a log"
+_TRIALS = "crew.test(...) scores answers, and crew.train(...) learns from feedback"
+_STREAMS = "a crew, agent or flow streams the events of a run: crew.stream(...), with .text() and .result"
 _CHUNKS = (
     "LLMStreamChunkEvent.chunk is the text of a piece; a reply has text and tool_calls: from crewlite import LLMReply"
 )
@@ -83,11 +89,10 @@ IMPORTS = _by_name(
         _PICTURE: "FlowStructure build_flow_structure visualize_flow_structure",
         _DECLARED: "Expression",
         "an output has what it was asked for: output.pydantic, output.json_dict, output.raw": "OutputFormat",
-        "a guardrail returns (True, value) or (False, reason)": "LLMGuardrailResult",
-        "max_rpm=... of a crew, a task or an agent": "RPMController",
-        "progress is shown with verbose=True": "Printer",
-        "progress is shown with verbose=True; the loggers are named crewlite": "Logger",
-        "Crew(output_log_file=...) writes a log": "FileHandler",
+        _GUARDRAIL: "LLMGuardrailResult",
+        _PACE: "RPMController",
+        _PROGRESS: "Logger Printer",
+        _LOG_FILE: "FileHandler",
         _SHAPED: "Converter InternalInstructor",
         "from crewlite.errors import ContextOverflow": "LLMContextLengthExceeded",
         "each signal has its event: from crewlite.events import SigTermEvent, SigIntEvent": "SignalType on_signal",
@@ -105,7 +110,7 @@ MODULES = _by_name(
         _INSIDE: "agent.internal agent.utils agents.agent_builder agents.constants constants crews.utils "
         "events.event_context events.types.event_bus_types flow.constants flow.flow_config flow.flow_context "
         "flow.flow_trackable flow.flow_wrappers flow.types project.utils project.wrappers state.checkpoint_listener "
-        "types.callback types.utils",
+        "types.callback types.utils utilities",
         "a tool, or a BaseLLM of your own, asks an agent of another framework": "agents.agent_adapters",
         _STEPS: "agents.agent_executor agents.crew_agent_executor",
         "a tool says itself which results are used again: BaseTool(cache_function=...)": (
@@ -130,9 +135,10 @@ MODULES = _by_name(
         _LOADS: "knowledge.source.utils",
         _MCP: "events.types.mcp_events mcp tools.mcp_native_tool tools.mcp_tool_wrapper",
         _SKILLS: "events.types.skill_events flow.skill skills",
-        "progress is shown with verbose=True": "events.utils",
+        _PROGRESS: "events.utils utilities.logger utilities.printer",
         "each run has an id: kickoff(run_id=...)": "execution",
-        _CHAT: "experimental flow.conversation flow.conversational flow.conversational_definition "
+        f"{_CHAT}; {_TRIALS}": "experimental",
+        _CHAT: "flow.conversation flow.conversational flow.conversational_definition "
         "flow.conversational_mixin types.crew_chat",
         _FEEDBACK: "flow.async_feedback flow.input_provider",
         _DECLARED: "flow.expressions flow.flow_definition",
@@ -152,9 +158,13 @@ MODULES = _by_name(
         "there is no telemetry, so there is nothing to switch off": "telemetry",
         _DELEGATING: "tools.agent_tools",
         _FAILURE: "tools.tool_failure",
-        "a crew, agent or flow streams the events of a run: crew.stream(...)": "types.streaming",
-        "events: from crewlite.events import ...; the bus: from crewlite import event_bus; nothing else": "utilities",
-        "crew.test(...) scores answers, and crew.train(...) learns from feedback": "utilities.evaluators",
+        _STREAMS: "types.streaming utilities.streaming",
+        "events: from crewlite.events import ...; the bus: from crewlite import event_bus": "utilities.events",
+        _TRIALS: "utilities.evaluators utilities.training_handler",
+        _SHAPED: "utilities.converter utilities.internal_instructor utilities.pydantic_schema_parser",
+        _GUARDRAIL: "utilities.guardrail utilities.guardrail_types",
+        _PACE: "utilities.rpm_controller",
+        _LOG_FILE: "utilities.file_handler",
         "errors: from crewlite.errors import ContextOverflow, or another one": "utilities.exceptions",
         _TEMPLATES: "utilities.i18n utilities.prompts",
         "runs are kept where CheckpointConfig(location=...) says": "utilities.paths",

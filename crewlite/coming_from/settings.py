@@ -71,11 +71,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("Crew", "external_memory", None, _NO_LEARNING, _GIVE_IT),
     Setting("Crew", "memory_config", None, _NO_LEARNING, _GIVE_IT),
     Setting("Agent Crew Knowledge", "embedder", ANY, _BY_WORDS, warns=True),
-    Setting("Agent", "embedder_config", ANY, _BY_WORDS, warns=True),
+    Setting("Agent Knowledge", "embedder_config", ANY, _BY_WORDS, warns=True),
     Setting("KnowledgeConfig", "score_threshold", ANY, _BY_WORDS, "KnowledgeConfig(results_limit=...)", warns=True),
     Setting("Knowledge KnowledgeSource", "storage", None, _BY_WORDS),
     Setting("Knowledge KnowledgeSource", "collection_name", ANY, "each agent and crew searches its own sources"),
-    Setting("KnowledgeSource", "metadata", ANY, "a passage has the name of its source"),
+    Setting("Knowledge KnowledgeSource", "metadata", ANY, "a passage has the name of its source"),
     Setting("KnowledgeSource", "source_type", ANY, "what a file is follows from its name"),
     Setting(
         "Agent Crew",

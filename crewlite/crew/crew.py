@@ -79,7 +79,8 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
 
     agents: Takes[Sequence[Agent], FieldList[Agent]] = left_out(FieldList())
     """If left out: those of the tasks, in order."""
-    tasks: Takes[Sequence[Task], FieldList[Task]] = Field(min_length=1)
+    tasks: Takes[Sequence[Task], FieldList[Task]]
+    """They may be added later, but a kickoff needs one."""
     name: str = "crew"
     process: Takes[Process | Literal["sequential", "hierarchical"], Process] = left_out(Process.sequential)
     max_concurrency: int | None = Field(default=None, ge=1, strict=True)
@@ -190,7 +191,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
                     problems.append(f"task {task.title!r} builds on {other.title!r}, which {self._where_is(other)}")
             problems += self._out_of_reach(task, people)
             earlier.add(task)
-        if isinstance(self.tasks[0], ConditionalTask):
+        if self.tasks and isinstance(self.tasks[0], ConditionalTask):
             problems.append(f"task {self.tasks[0].title!r} is the first, so its condition has no output to decide by")
         if len(earlier) < len(self.tasks):
             problems.append("a task is listed twice; make a second Task, or reorder with crew.tasks[:] = [...]")

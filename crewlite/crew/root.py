@@ -19,7 +19,7 @@ from crewlite.crew.step import Kickoff
 from crewlite.durable import Step
 from crewlite.encoding.codec import Json, JsonObject
 from crewlite.encoding.comparable import comparable
-from crewlite.errors import MissingInput
+from crewlite.errors import ConfigError, MissingInput
 from crewlite.events.registry import checkpoint_event_types
 from crewlite.runtime.kickoffs.facts import facts_of
 from crewlite.runtime.kickoffs.root import Root
@@ -35,7 +35,10 @@ _OTHERS = ("lite_agent_", "crew_test_", "crew_train_", "agent_evaluation_", "tas
 
 
 class CrewRoot(Root[CrewOutput]):
-    """A crew in one kickoff. It fills in the texts only once. Raises NoModel if an agent has no model."""
+    """A crew in one kickoff. It fills in the texts only once.
+
+    Raises ConfigError if the crew has no tasks, NoModel if an agent has no model.
+    """
 
     default_events = frozenset({"task_completed"})
     never_emitted = frozenset(name for name in checkpoint_event_types() if name.startswith(_OTHERS))
@@ -43,6 +46,8 @@ class CrewRoot(Root[CrewOutput]):
 
     def __init__(self, crew: Crew) -> None:
         super().__init__(crew)
+        if not crew.tasks:
+            raise ConfigError(f"crew {crew.name!r} has no tasks: crew.tasks.append(Task(...))")
         self._crew, self._assignments, self._needs = crew, assignments(crew), needs_of(crew.tasks)
         self._filled: tuple[Mapping[str, Any], list[FilledTask]] | None = None
         self._facts: list[JsonObject] = []

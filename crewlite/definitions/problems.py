@@ -44,8 +44,6 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
             unlike += [] if hint else [name]
         elif item["type"] == "missing":
             problems.append(f"{name!r} is missing")
-        elif item["type"] == "too_short" and any(told.startswith(f"{name}.") for told in problems):
-            continue  # pydantic does not count invalid items, and these are reported already
         else:
             message = item["msg"].removeprefix("Value error, ")
             if name and item["type"] not in ("union", "value_error"):
@@ -112,6 +110,5 @@ _WANTED = {
     **dict.fromkeys(("list_type", "tuple_type"), "a list"),
     "path_type": "a path",
     "is_subclass_of": "a class of pydantic, such as RootModel[list[...]] for a list",
-    "too_short": "at least one",
 }
 """What a field accepts, by the type of pydantic's error about it."""

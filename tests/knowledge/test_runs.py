@@ -351,3 +351,9 @@ def test_settings_of_crewai_that_mean_nothing_here_are_told(caplog):
         "KnowledgeConfig: score_threshold",
         "Agent: embedder",
     ]
+    caplog.clear()
+    knows = {"sources": [StringKnowledgeSource(content="x")], "metadata": {"a": 1}, "embedder_config": {"model": "m"}}
+    assert Crew(tasks=[], knowledge=knows).knowledge == Knowledge(sources=knows["sources"])
+    assert [record.getMessage().partition(" has no effect")[0] for record in caplog.records] == [
+        "Knowledge: embedder_config"
+    ]
