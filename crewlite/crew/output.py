@@ -44,9 +44,11 @@ class CrewOutput(Hinting, Structured, BaseModel):  # type: ignore[misc]  # BaseM
         return self.token_usage.metrics()
 
     def __getitem__(self, name: str) -> Any:
-        for output in self.tasks_output:
-            if output.name == name:
-                return output
+        named = [output for output in self.tasks_output if output.name == name]
+        if len(named) > 1:
+            raise KeyError(f"{len(named)} tasks are named {name!r}: take one by its place, result.tasks_output[0]")
+        if named:
+            return named[0]
         fields = self._fields()
         if name in fields:
             return fields[name]

@@ -115,7 +115,7 @@ class CrewRoot(Root[CrewOutput]):
         return compare(record, self._with(callbacks.recorded_inputs(self._crew, record) or inputs))
 
     def shares(self, record: Record, inputs: Mapping[str, Any], mask: Callable[[str], str]) -> bool:
-        """Return whether it has a task in common with the record, by name or by description."""
+        """Return whether it may go on with the run: see `binding.shares`."""
         return shares(record, self._crew.tasks, inputs, mask)
 
     def _with(self, inputs: Mapping[str, Any]) -> list[FilledTask]:

@@ -28,6 +28,11 @@ PathText = str | os.PathLike[str]
 def crew_of(cls: type[C], agents: PathText, tasks: PathText | None, bind: Bind, fields: dict[str, Any]) -> C:
     """Build a crew from two YAML files. See Crew.from_yaml."""
     if tasks is None:
+        if not os.path.isdir(agents):
+            raise ConfigError(
+                f"Crew.from_yaml is given {os.fspath(agents)!r}, which is no folder; wanted one with agents.yaml and "
+                f"tasks.yaml, or both files: Crew.from_yaml('agents.yaml', 'tasks.yaml')"
+            )
         agents, tasks = Path(agents) / "agents.yaml", Path(agents) / "tasks.yaml"
     files = {AGENTS: read(agents, Path()), TASKS: read(tasks, Path())}
     names = Parts("Crew.from_yaml", bound(bind))

@@ -224,14 +224,59 @@ def test_a_method_that_would_hide_what_every_flow_has_is_refused(mark, name):
     def hides(self): ...
 
     hides.__name__ = name
-    with pytest.raises(ConfigError, match=f"Plan.{name}: every flow has a '{name}' .* rename .* '{name}_step'"):
+    with pytest.raises(ConfigError, match=f"Plan.{name}: every flow has a '{name}' .* rename .* 'my_{name}'"):
         plan(**{name: mark(hides)})
-    assert plan(**{f"{name}_step": start()(renamed(hides, f"{name}_step"))})().kickoff() is None
+    assert plan(**{f"my_{name}": start()(renamed(hides, f"my_{name}"))})().kickoff() is None
 
 
 def renamed(func, name):
     func.__name__ = name
     return func
+
+
+@pytest.mark.parametrize("name", ["fields_in", "first_values", "relies_on", "identity", "as_inputs", "graph"])
+def test_a_function_without_a_decorator_that_would_hide_what_every_flow_has_is_refused(name):
+    def helper(self):
+        return "mine"
+
+    begin = start()(renamed(lambda self: None, "begin"))
+    for given in ({name: helper}, {name: property(helper)}, {name: staticmethod(helper)}):
+        with pytest.raises(ConfigError, match=f"Plan.{name}: every flow has a '{name}' .* 'my_{name}'"):
+            plan(**given, begin=begin)
+    with pytest.raises(ConfigError, match=f"Both.{name}: every flow has"):
+        type(Flow)("Both", (type("Mixin", (), {name: helper}), plan(begin=begin)), {})
+
+
+def test_a_label_that_starts_nothing_and_resembles_one_that_does_is_warned_of(caplog):
+    class Judged(Flow):
+        @start()
+        def begin(self, ending="oved"):
+            return ending
+
+        @router(begin)
+        def judge(self, ending):
+            return "".join(["appr", ending])
+
+        @listen("approved")
+        def end(self):
+            return "ended"
+
+    ended = Judged().kickoff(inputs={"ending": "ved"}), Judged().kickoff(inputs={"ending": "itrary"})
+    assert (*ended, Judged().kickoff()) == ("apprved", "appritrary", "ended")
+    [told] = caplog.messages
+    assert told == "method:judge@begin returned the label 'apprved', which starts no method; did you mean 'approved'?"
+
+
+def test_a_class_may_do_more_before_a_verb_of_every_flow():
+    class Told(Flow):
+        @start()
+        def begin(self):
+            return "done"
+
+        def kickoff(self, *args, **options):
+            return f"told: {super().kickoff(*args, **options)}"
+
+    assert Told().kickoff() == "told: done"
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,19 @@ def test_two_crews_of_unnamed_tasks_and_one_run_id_never_get_each_others_answers
         crew("Lawyer", "Read the contract", "Write the reply").kickoff(run_id="cut")
 
 
+def test_a_run_with_nothing_recorded_goes_on_with_other_texts(stored):
+    agent = Agent(role="Guide", goal="g", llm=ScriptedLLM([ValueError("no key"), "A day in Berlin"]))
+    task = Task(description="Plan a day in Rom", expected_output="e", agent=agent)
+    crew = Crew(tasks=[task], checkpoint=stored())
+    with pytest.raises(ValueError, match="no key"):
+        crew.kickoff(run_id="t")
+    task.description = "Plan a day in Berlin"
+    assert crew.kickoff(run_id="t").raw == "A day in Berlin"
+    task.description = "Plan a day in Paris"
+    with pytest.raises(RunMismatch, match=r"need names: Task\(name=...\)"):
+        crew.kickoff(run_id="t")
+
+
 @pytest.mark.parametrize("on_drift", ["keep", "rerun", "error"])
 def test_a_run_of_other_tasks_is_refused_whatever_is_said_about_drift(stored, on_drift):
     trip("Rome", stored(), name=None).kickoff(run_id="t")

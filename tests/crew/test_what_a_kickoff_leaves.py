@@ -147,6 +147,13 @@ def test_a_result_without_structure_has_its_tasks_alone():
         result["sum"]
 
 
+def test_a_name_of_two_tasks_leads_to_neither():
+    agent = Agent(role="R", goal="g", llm=ScriptedLLM(["one", "two"]))
+    result = Crew(tasks=[Task(name="same", description=of, expected_output="e", agent=agent) for of in "ab"]).kickoff()
+    with pytest.raises(KeyError, match="2 tasks are named 'same': take one by its place"):
+        result["same"]
+
+
 def test_an_agent_does_a_task_without_a_crew():
     llm = ScriptedLLM(["four", "five", "six"])
     agent = Agent(role="Clerk {x}", goal="answer", llm=llm)

@@ -141,7 +141,7 @@ def test_a_file_that_is_not_there_or_no_text_is_told():
     open("tasks.yaml", "w").close()
     with pytest.raises(ConfigError, match=r"task.yaml cannot be read: .*; did you mean 'tasks.yaml'\?"):
         Crew.from_yaml("task.yaml", "tasks.yaml")
-    with pytest.raises(ConfigError, match="nowhere/agents.yaml cannot be read"):
+    with pytest.raises(ConfigError, match="'nowhere', which is no folder; wanted one with agents.yaml and tasks.yaml"):
         Crew.from_yaml("nowhere")
     with open("agents.yaml", "wb") as file:
         file.write(b"clerk:\n  role: \xff\n")

@@ -32,7 +32,9 @@ from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import without_items
 from crewlite.state.values.bag import StepState
+from crewlite.texts.logs import logger
 
+log = logger("crewlite.flow")
 _EVENTS = events.MethodExecutionStartedEvent, events.MethodExecutionFinishedEvent, events.MethodExecutionFailedEvent
 
 
@@ -175,6 +177,8 @@ class Drive:
             self._last = place, asked
         replayed = asked.step.address if task is self._replayed else None
         label = self._graph.label(firing.method, result, recorded_at=replayed or "")
+        if label is not None and not replayed and (hint := self._graph.meant(label)):
+            log.warning("%s returned the label %r, which starts no method; %s", asked.step.address, label, hint)
         self._request(self._machine.ended(firing, label), asked)
 
     def _request(self, firings: Sequence[Firing], cause: _Asked | None, begun: int | None = None) -> None:

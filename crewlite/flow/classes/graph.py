@@ -26,6 +26,9 @@ _WITH_PARENTHESES = {
     "listen": "@listen(...), with the method, label or condition that starts it in parentheses",
     "router": "@router(...), with the method, label or condition that starts it in parentheses",
 }
+_VERBS = {"ask", "explore", "aexplore", "fork", "from_checkpoint", "mermaid", "plot", "preview", "apreview"}
+_VERBS |= {"kickoff", "akickoff", "kickoff_async", "stream", "submit"}
+"""The methods of every flow that a class may override, such as to do something more before it."""
 _SHAPES = {"start": "([{}])", "router": "{{{{{}}}}}", "method": "[{}]"}
 """What Mermaid draws for each shape of a method."""
 
@@ -115,8 +118,15 @@ class Graph:
     def of(cls, flow: type, base: type) -> Graph:
         """Collect the methods of a flow class, inherited ones included. Raises ConfigError for an unusable method."""
         methods: dict[str, FlowMethod[Any, Any]] = {}
+        users = flow.__mro__[: flow.__mro__.index(base)]
         for ancestor in reversed(flow.__mro__):
             for name, value in vars(ancestor).items():
+                is_hidden = hasattr(base, name) and not name.startswith("_") and hasattr(value, "__get__")
+                if is_hidden and (isinstance(value, FlowMethod) or (ancestor in users and name not in _VERBS)):
+                    raise ConfigError(
+                        f"{flow.__name__}.{name}: every flow has a {name!r} of its own, which this method would hide; "
+                        f"rename the method, for example to 'my_{name}'"
+                    )
                 if isinstance(value, Decorator):
                     raise ConfigError(f"{flow.__name__}.{name}: write {_WITH_PARENTHESES[value.of]}")
                 if isinstance(getattr(value, "__func__", None), FlowMethod):
@@ -127,11 +137,6 @@ class Graph:
                     was = methods[name]
                     methods[name] = replace(was, func=value, execution=was.execution.of_another(value))
         for name, method in methods.items():
-            if hasattr(base, name):
-                raise ConfigError(
-                    f"{flow.__name__}.{name}: every flow has a {name!r} of its own, which this method would hide; "
-                    f"rename the method, for example to '{name}_step'"
-                )
             if method.name != name:
                 raise ConfigError(
                     f"{flow.__name__}.{name} is the method {method.name!r} under another name; wanted one name"
@@ -158,6 +163,11 @@ class Graph:
         if label in self.ambiguous:
             raise ConfigError(self._two_meanings(method, label))
         return label
+
+    def meant(self, label: str) -> str:
+        """Return the hint "did you mean 'x'?" for a label that starts nothing and resembles one that does; else ""."""
+        starting = {name for condition in self.conditions.values() for name in condition.names()}
+        return "" if label in starting else meant(label, starting)
 
     def check_edit(self, address: str, value: object) -> None:
         """Raise ConfigError if this is the address of a router and the value is none of its labels."""
@@ -231,7 +241,7 @@ class Graph:
             hint = f". (A class that only its subclasses complete: class {flow}(Flow, abstract=True))"
             if abstract:
                 hint = ". (It is abstract: kick off a subclass that completes it)"
-            elif any(self.ambiguous & (labels or set()) for labels in self.labels.values()):
+            elif problems[-1].endswith("?") or any(self.ambiguous & (known or set()) for known in self.labels.values()):
                 hint = ""
             raise ConfigError(f"flow {flow!r} cannot work: {'; '.join(problems)}{hint}")
 

@@ -83,7 +83,8 @@ def note_way_on(error: BaseException, kind: str, request: Request) -> None:
     steps = f"{number_of(done, 'finished step')} of " if done else ""
     again = {None: "", 0: " The next kickoff begins anew.", 1: " It is not run again."}
     then = again.get(done, " They are not run again.")
-    note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{request.how_to_go_on(kind)}"
+    way = request.how_to_go_on(kind, "To try again" if done == 0 else "To go on")
+    note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{way}"
     add_note(error, note, in_place_of=RECORDED)
 
 

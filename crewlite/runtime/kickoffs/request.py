@@ -131,10 +131,10 @@ class Progress:
         if self.known:
             self.known.put(None)
 
-    def advice(self, kind: str, repeat: str = "run the same script again") -> str:
+    def advice(self, kind: str, repeat: str = "run the same script again", aim: str = "To go on") -> str:
         """Return advice for the user: how to resume the interrupted run.
 
-        `kind`: the kind of its definition. `repeat`: in words, how to make the same kickoff again.
+        `kind`: the kind of its definition. `repeat`: in words, how to make the same kickoff again, and `aim`: what for.
         """
         if self.joined:
             return f"Only the waiting has ended: run {self.run_id!r} goes on in {self.joined}."
@@ -149,9 +149,9 @@ class Progress:
             first = next(iter(self.unsettled))
             return f"{first} may have taken effect. {InDoubt.advice(self.unsettled, resume, kind=kind)}."
         if kinds.of(kind) is kinds.TRIAL:
-            return f"To go on: {call_again(kind)} with {resume}"
+            return f"{aim}: {call_again(kind)} with {resume}"
         same = f"{repeat}, or " if self.found_again and self.branch == "main" else ""
-        return f"To go on: {same}{kind}.kickoff({resume})"
+        return f"{aim}: {same}{kind}.kickoff({resume})"
 
     def end(self) -> None:
         """Note that the run has released its branch. Keeps the usage and drops the journal."""
@@ -236,9 +236,10 @@ class Request:
             return self
         return dataclasses.replace(self, from_checkpoint=bound)
 
-    def how_to_go_on(self, kind: str) -> str:
-        """Return advice for the user: how to resume the interrupted run. `kind`: the kind of its definition."""
-        return self.progress.advice(kind, "repeat the request" if self.operation_id else "run the same script again")
+    def how_to_go_on(self, kind: str, aim: str = "To go on") -> str:
+        """Return advice for the user: how to resume the interrupted run. See `Progress.advice`."""
+        repeat = "repeat the request" if self.operation_id else "run the same script again"
+        return self.progress.advice(kind, repeat, aim)
 
 
 @dataclass(frozen=True, slots=True)

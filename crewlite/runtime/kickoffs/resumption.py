@@ -216,7 +216,8 @@ def check_definition(root: Root[Any], record: Record, inputs: dict[str, Any], ma
     if not root.shares(record, inputs, mask):
         raise RunMismatch(
             f"Run {run_id!r} has other tasks: it has no task name and no task text in common with this "
-            f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id."
+            f"{root.kind}. Kick off the {root.kind} it was started with, or choose another run_id. Tasks whose texts "
+            f"change need names: Task(name=...)."
         )
 
 

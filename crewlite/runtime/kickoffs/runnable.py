@@ -258,7 +258,8 @@ class Runnable(ABC, Generic[R]):
             BindMissing: on the class, after the branch was created. Pass its ref to from_checkpoint.
         """
         how: Any = {"branch": branch, "operation_id": operation_id, "bind": bind, "allow_effects": allow_effects}
-        return forks.forked(self, config, edits, rerun, inputs, **how)
+        with shortened():
+            return forks.forked(self, config, edits, rerun, inputs, **how)
 
     @known_keywords("explore", needs=_CONFIG)
     def explore(
@@ -329,7 +330,8 @@ class Runnable(ABC, Generic[R]):
             RefError, JournalCorrupt, StoreError: the ref names nothing, or its record cannot be read.
             RunMismatch: the run is of another kind of definition.
         """
-        return cls.rebuilt(config, bind)
+        with shortened():
+            return cls.rebuilt(config, bind)
 
     def check_edit(self, record: Record, address: str, value: Json) -> None:
         """Raise ConfigError if the definition cannot use `value`, as recorded, as the outcome of a step of this run."""

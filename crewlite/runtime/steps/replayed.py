@@ -121,7 +121,7 @@ def refusal(frame: Frame, step: Step[Any], question: StepQuestion, refused: Refu
             siblings = sorted(record.outcomes.keys() & frame.run.ended_inside.get(frame.children.prefix, ()))
             if alike := next((at for at in siblings if record.outcomes[at].fingerprint == question.digest), ""):
                 found += f", which {alike} was asked"  # the step that the code may have meant
-            expected = f"what {question.address} was asked when it came to {came_to}"
+            expected = f"the question that it has answered with {came_to}"
             return NonDeterminism(run_id, question.address, expected, found)
     expected, found = ", ".join(refused.addresses[:3]), f"{question.address}, which is new"
     return NonDeterminism(run_id, frame.address, expected, found)
