@@ -127,10 +127,7 @@ class EventBus(Hinting):
 
     def off(self, event: type[BaseEvent], handler: Handler, *, source: object = None) -> None:
         """End every subscription, if any, of a handler to a class, or with `source` only the one to that source."""
-        self._drop(
-            event,
-            lambda receiver: (source is None or receiver.sender is source) and bool(receiver.handler == handler),
-        )
+        self._drop(event, lambda one: (source is None or one.sender is source) and bool(one.handler == handler))
 
     def hears(self, event: type[BaseEvent], source: object = None) -> bool:
         """Return whether a handler receives events of this class (from `source`). If none does, no event is needed."""
