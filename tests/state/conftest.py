@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite.state import RuntimeState
+from crewlite.state import JsonProvider, RuntimeState
 from tests.state.doctoring import run_at
 
 
@@ -16,6 +16,18 @@ def location(request, tmp_path):
 @pytest.fixture(params=[None, "kept", "kept.db"])
 def anywhere(request, tmp_path):
     return str(tmp_path / request.param) if request.param else None
+
+
+@pytest.fixture
+def json_location(tmp_path):
+    """A JSON location in which there is no run yet."""
+    return str(tmp_path / "store")
+
+
+@pytest.fixture
+def json_store(json_location):
+    """Its store."""
+    return JsonProvider().open(json_location)
 
 
 @pytest.fixture

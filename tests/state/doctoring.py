@@ -12,12 +12,12 @@ from crewlite.testing import ScriptedLLM
 from tests.parts import Stop
 
 
-def crew_at(location, replies, count=4):
+def crew_at(location, replies=lambda messages: "done", count=4, **fields):
     agent = Agent(role="Pilot", goal="pilot", llm=ScriptedLLM(replies))
     tasks = [
         Task(name=f"t{n}", description=f"Do {n}", expected_output="text", agent=agent, context=[]) for n in range(count)
     ]
-    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=str(location)))
+    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=str(location), **fields))
 
 
 def going_on(location):
