@@ -1,20 +1,20 @@
-"""What a model is told of a tool, and what it may pass."""
+"""Tools that are functions: what a model is told of them, and what it may pass."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+import threading
 from enum import Enum
 from typing import Annotated, Literal, Optional
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from crewlite import BaseTool, tool
-from crewlite.errors import ConfigError, StepTimeout
+from crewlite.errors import StepTimeout
 from crewlite.tools import FunctionTool
-from crewlite.tools.schema import argument_descriptions, arguments_model, summary
+from crewlite.tools.schema import argument_descriptions, summary
 
 
 class Unit(Enum):
@@ -33,9 +33,6 @@ def offered(made):
 
 def parameters(made):
     return offered(made)["parameters"]
-
-
-# Functions
 
 
 def test_a_function_becomes_a_tool_known_by_its_name_docstring_and_signature():
@@ -82,15 +79,7 @@ def test_a_tool_can_be_given_another_name_an_effect_and_a_limit():
         return x
 
     assert (anything.name, anything.effect, anything.timeout) == ("look_up", "once", 2.5)
-    assert tool(lambda_with_doc()).effect == "idempotent"
-
-
-def lambda_with_doc():
-    def f(a: int) -> int:
-        """Double."""
-        return a * 2
-
-    return f
+    assert tool(anything.func).effect == "idempotent"
 
 
 @pytest.mark.parametrize(
@@ -225,34 +214,6 @@ def test_an_argument_may_have_any_name(name):
         assert asyncio.run(use.arun(**{name: 1})) == use.run(**{name: 1}) == str({name: 1})
 
 
-def variadic(*args: int):
-    """Use."""
-
-
-def positional(a: int, /):
-    """Use."""
-
-
-@pytest.mark.parametrize(("fn", "found"), [(variadic, r"\*args"), (positional, "a: ")])
-def test_arguments_without_a_name_are_refused(fn, found):
-    with pytest.raises(ConfigError, match=f"takes {found}.*by name"):
-        tool(fn)
-
-
-def test_a_function_without_a_docstring_is_refused():
-    def silent(a: int):
-        return a
-
-    with pytest.raises(ConfigError, match="Tool 'silent' has no docstring"):
-        tool(silent)
-    silent.__doc__ = """
-        Args:
-            a: Only this.
-    """
-    with pytest.raises(ConfigError, match="no docstring"):
-        tool(silent)
-
-
 def test_a_tool_is_made_of_a_function_as_structured_tools_of_crewai_are():
     def depth(port: str, at: int = 7) -> str:
         """Say how deep it is."""
@@ -269,67 +230,6 @@ def test_a_tool_is_made_of_a_function_as_structured_tools_of_crewai_are():
         func=lambda **told: told, name="deep", description="Depth.", args_schema=Depth, return_direct=True
     )
     assert (offered(made)["name"], made.run(port="Brest"), made.result_as_answer) == ("deep", {"port": "Brest"}, True)
-    with pytest.raises(ConfigError, match="has no docstring"):
-        FunctionTool.from_function(lambda port: port)
-    with pytest.raises(ConfigError, match="takes a: "):
-        FunctionTool.from_function(positional)
-
-
-def test_a_type_that_cannot_be_resolved_is_told_when_the_tool_is_made():
-    def lost(a: NoSuchType):  # noqa: F821
-        """Use."""
-
-    with pytest.raises(ConfigError, match=r"'lost'.*NoSuchType"):
-        tool(lost)
-
-
-def test_a_type_that_no_model_can_pass_is_told_when_the_tool_is_made():
-    class Connection:
-        pass
-
-    def use(connection):
-        """Use."""
-
-    use.__annotations__ = {"connection": Connection}
-    with pytest.raises(ConfigError, match=r"'use'.*Connection"):
-        tool(use)
-
-
-def test_an_argument_with_a_leading_underscore_is_told_when_the_tool_is_made():
-    def use(_hidden: str):
-        """Use."""
-
-    with pytest.raises(ConfigError, match=r"'use'.*underscore"):
-        tool(use)
-
-
-class Client:
-    """An object of the program, which no JSON describes."""
-
-
-@pytest.mark.parametrize(
-    ("hint", "shown"),
-    [(Client, "Client"), (Callable[[int], str], "Callable"), (type, "type"), (dict[str, Client], "dict")],
-)
-def test_an_argument_that_no_model_can_pass_is_named_when_the_tool_is_made(hint, shown):
-    def use(query: str, other: object):
-        """Use."""
-
-    use.__annotations__["other"] = hint
-    with pytest.raises(ConfigError, match=f"'use' takes other: .*{shown}.*which a model cannot pass") as told:
-        tool(use)
-    assert "query" not in str(told.value)
-
-    class Use(BaseTool):
-        name: str = "use"
-        description: str = "Use."
-
-        def _run(self, query: str, other: object) -> str:
-            return query
-
-    Use._run.__annotations__["other"] = hint
-    with pytest.raises(ConfigError, match="'use' takes other"):
-        offered(Use())
 
 
 @pytest.mark.parametrize("name", ["json", "copy", "schema", "dict", "model_name", "validate", "self_", "type"])
@@ -384,8 +284,6 @@ def test_decorated_functions_and_methods_keep_their_signature():
 
 
 def test_async_functions_are_awaited_and_sync_ones_get_a_thread():
-    import threading
-
     @tool
     async def here() -> str:
         """Where."""
@@ -433,120 +331,3 @@ def test_descriptions_of_arguments_are_read_in_the_style_of_google(title):
 @pytest.mark.parametrize("text", ["", "Say.", "Args: no", "Say.\n\nArgs:\n"])
 def test_docstrings_without_arguments_describe_none(text):
     assert argument_descriptions(text) == {}
-
-
-# Classes
-
-
-class Search(BaseTool):
-    name: str = "search"
-    description: str = "Search the archive."
-    token: SecretStr = SecretStr("hunter22")
-    limit: int = 3
-
-    def _run(self, query: str, pages: int = 1) -> str:
-        """Args:
-        query: What to look for.
-        """
-        return f"{query} {pages} {self.limit} {self.token.get_secret_value()}"
-
-
-class Fetch(BaseTool):
-    name: str = "fetch"
-    description: str = "Fetch."
-
-    async def _arun(self, url: str) -> str:
-        await asyncio.sleep(0)
-        return url
-
-
-class Given(BaseModel):
-    q: str = Field(description="A question.")
-
-
-class WithSchema(BaseTool):
-    name: str = "given"
-    description: str = "Ask."
-    args_schema: type[BaseModel] | None = Given
-
-    def _run(self, **arguments):
-        return arguments
-
-
-def test_a_class_of_tools_takes_its_schema_from_run():
-    search = Search(limit=5)
-    assert list(parameters(search)["properties"]) == ["query", "pages"]
-    assert parameters(search)["required"] == ["query"]
-    assert asyncio.run(search.arun(query="tides", pages="2")) == "tides 2 5 hunter22"
-
-
-def test_the_secrets_and_settings_of_a_tool_are_no_business_of_the_model():
-    search = Search()
-    for text in (repr(search), str(search.schema_for_model), search.model_dump_json(exclude={"args_schema"})):
-        assert "hunter22" not in text
-    assert "token" not in str(search.schema_for_model)
-
-
-def test_a_class_of_tools_may_be_async():
-    assert list(parameters(Fetch())["properties"]) == ["url"]
-    assert asyncio.run(Fetch().arun(url="u")) == "u"
-
-
-def test_a_schema_that_is_given_is_taken():
-    made = WithSchema()
-    assert parameters(made)["properties"] == {"q": {"type": "string", "title": "Q", "description": "A question."}}
-    assert asyncio.run(made.arun(q="x")) == {"q": "x"}
-    with pytest.raises(ValidationError):
-        asyncio.run(made.arun())
-
-
-def test_a_tool_without_code_is_told_what_to_write():
-    class Empty(BaseTool):
-        name: str = "empty"
-        description: str = "Nothing."
-
-    with pytest.raises(ConfigError, match="'empty'"):
-        asyncio.run(Empty().arun())
-
-
-def test_a_tool_with_wrong_fields_lists_every_problem_at_once():
-    with pytest.raises(ConfigError, match=r"did you mean 'limit'.*effect|effect.*did you mean 'limit'"):
-        Search(limitt=1, effect="twice")
-
-
-def test_tools_are_themselves_and_can_be_keys():
-    one, twin = Search(), Search()
-    assert one == one
-    assert one != twin
-    assert len({one, twin}) == 2
-
-
-def test_the_model_of_arguments_can_be_made_of_any_function():
-    def use(a: int, b: str = "x"):
-        pass
-
-    model = arguments_model("use", use)
-    assert model(a=1).model_dump() == {"a": 1, "b": "x"}
-
-
-def test_a_class_of_the_old_pydantic_is_refused_when_the_tool_is_made():
-    from pydantic import v1
-
-    class Old(v1.BaseModel):
-        path: str
-
-    class Reader(BaseTool):
-        name: str = "reader"
-        description: str = "Read."
-
-        def _run(self, path: str) -> str:
-            return path
-
-    with pytest.raises(ConfigError, match="args_schema is the class Old of pydantic.v1; wanted a subclass of pydantic"):
-        Reader(args_schema=Old)
-
-    class Defaulting(Reader):
-        args_schema: type | None = Old
-
-    with pytest.raises(ConfigError, match="args_schema is the class Old"):
-        Defaulting()
