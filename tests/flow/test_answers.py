@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, Field
 from crewlite import Agent, Crew, History, Task, durable
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, RefError, Suspended
 from crewlite.flow import ask, flow, step
+from crewlite.state.reading.fitting import Typed
 from crewlite.testing import ScriptedLLM
 from tests.state.wrapped import Wrapped
 
@@ -361,3 +362,26 @@ def test_an_answer_to_a_task_that_the_crew_has_now_is_taken_by_a_kickoff():
     with pytest.raises(Suspended):
         crew("tell").kickoff(run_id="r")
     crew("tell", "more").kickoff(run_id="r", answers={"task:tell/human#1": "", "task:more/human#1": ""})
+
+
+@pytest.mark.parametrize("said", ["yes", "Y", Typed("yes"), True])
+def test_yes_and_no_may_be_said_in_words_before_and_after_the_question(memory, said):
+    """A text that the question takes as it is stays that text."""
+
+    @flow(checkpoint=memory())
+    def asks():
+        return ask("Ship it?", bool, name="ship"), ask("How?", bool | Literal["yes", "maybe"], name="how")
+
+    def answered(said):
+        return asks.kickoff(run_id="one", answers={"human:ship": said})
+
+    for again in (said, said, True, "yes", Typed("y")):
+        with pytest.raises(Suspended):
+            answered(again)
+    for other in (False, "no", Typed("n")):
+        with pytest.raises(AnswerRefused, match="it has an answer already"):
+            answered(other)
+    with History("memory", memory().provider) as history:
+        history.answer("one", "human:how", "yes")
+    assert answered(said) == (True, "yes")
+    assert asks.fork("one", edits={"human:ship": "no"}).kickoff() == (False, "yes")

@@ -153,19 +153,6 @@ def test_events_tell_of_the_question_the_pause_and_the_answer(report):
     assert [event.answer for event in heard.of(HumanFeedbackReceivedEvent)] == [True]
 
 
-def test_code_that_catches_everything_cannot_swallow_the_wait(on_disk):
-    @flow(checkpoint=on_disk())
-    def careless():
-        try:
-            return ask("Really?")
-        except Exception:
-            return "nobody answered"
-
-    with pytest.raises(Suspended):
-        careless.kickoff(run_id="one")
-    assert careless.kickoff(run_id="one", answers={"human#1": "yes"}) == "yes"
-
-
 def test_what_runs_beside_a_question_ends_and_is_recorded(on_disk):
     done = []
 
