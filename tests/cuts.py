@@ -27,6 +27,11 @@ class Kept:
         self._inner, self.commits = InMemoryProvider(), list[Any](commits)
         self._inner.open("here").append(self.commits)
 
+    @property
+    def entries(self) -> list[Any]:
+        """All entries, of whatever branch, in the order in which they came."""
+        return [entry for commit in self.commits for entry in commit.entries]
+
     def cut(self, at: int) -> Kept:
         """What was there right after the commit `at`, the first being 1."""
         return Kept(self.commits[:at])

@@ -134,7 +134,7 @@ def test_killed_after_any_commit_each_step_is_done_and_undone_as_often_as_withou
 
     kept = Kept()
     expected, whole = life(CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"]))
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     for at in range(1, len(entries) - 1):
         found, did = life(cut([*compact_entries([], entries[:at], ())] if compacted else entries[:at], at))
         if times == 1:  # the world is another one after the kill: the first payment in it fails
@@ -151,7 +151,7 @@ def test_after_a_compaction_a_failed_flow_does_again_what_was_undone():
         Trip(escalate(), CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"])).flow.kickoff(
             run_id="run"
         )
-    entries = compact_entries([], [entry for commit in kept.commits for entry in commit.entries], ())
+    entries = compact_entries([], kept.entries, ())
     assert len(entries) < 6
     trip = Trip(escalate(), cut(entries, len(entries)), times=0)
     assert trip.flow.kickoff(run_id="run") == "paid"
@@ -166,7 +166,7 @@ def test_killed_after_any_commit_the_kickoff_after_the_undoing_does_again_what_w
     kept = Kept()
     with pytest.raises(RecoveryEscalated):
         trip(CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"])).flow.kickoff(run_id="run")
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     for at in range(1, len(entries) + 1):
         checkpoint = cut([*compact_entries([], entries[:at], ())] if compacted else entries[:at], at)
         with pytest.raises(RecoveryEscalated):
@@ -241,7 +241,7 @@ def test_a_call_made_once_whose_result_a_later_attempt_had_is_made_again_once_it
     kept = Kept()
     assert life(CheckpointConfig(location="here", provider=kept), [True, True]) == "tea"
     assert done == ["send tea", "undo tea", "send tea"]
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     [at] = [at for at, entry in enumerate(entries, 1) if any("again" in one for one in entry.commit.get("steps", ()))]
     done.clear()
     assert life(cut([*compact_entries([], entries[:at], ())] if compacted else entries[:at], at), []) == "tea"
@@ -329,7 +329,7 @@ def test_killed_after_any_commit_the_methods_are_undone_as_often_as_without():
 
     kept = Kept()
     whole = life(CheckpointConfig(location="here", provider=kept))
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     for at in range(1, len(entries) - 1):
         did = life(cut(entries[:at], at))
         assert did == whole[len(whole) - len(did) :], f"cut after commit {at}"

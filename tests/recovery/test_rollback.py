@@ -81,7 +81,7 @@ def test_killed_after_any_commit_a_crew_comes_to_the_same_and_repeats_nothing(pl
     kept = Kept()
     team, whole = crew(place, CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"]))
     expected = [one.raw for one in team.kickoff(run_id="run").tasks_output]
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     for at in range(1, len(entries)):
         team, asked = crew(place, cut(entries, at))
         assert [one.raw for one in team.kickoff(run_id="run").tasks_output] == expected, f"cut after commit {at}"
@@ -112,7 +112,7 @@ def test_a_task_behind_the_one_that_failed_is_not_told_of_it_also_when_the_crew_
     expected = ["research False", "plan True", "write True", "print False"]
     assert [one.raw for one in whole.tasks_output] == expected
     assert asked[3:] == [("plan", True), ("write", True), ("print", False)]
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     for at in range(1, len(entries)):
         again = team(cut(entries, at)).kickoff(run_id="run")
         assert [one.raw for one in again.tasks_output] == expected, f"cut after commit {at}"
@@ -176,7 +176,7 @@ def test_a_flow_goes_on_behind_the_named_step_also_when_it_is_killed_anywhere():
     )
     whole = [*did]
     assert whole == ["first", "second", "third False", "second", "third True"]
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     for at, store in ((at, store) for at in range(1, len(entries)) for store in (cut, _cut_and_compacted)):
         did.clear()
         assert make(store(entries, at)).kickoff(run_id="run") == "one two three", f"cut after commit {at}"
@@ -224,7 +224,7 @@ def test_a_call_that_may_happen_once_is_not_done_again_by_a_rollback_also_when_i
     whole = make(CheckpointConfig(location="here", provider=kept, on_events=["flow_failed"])).kickoff(run_id="run")
     assert whole == "one paid"
     assert did == ["paid"]
-    entries = [entry for commit in kept.commits for entry in commit.entries]
+    entries = kept.entries
     paid = next(entry.seq for entry in entries for one in entry.commit.get("steps", ()) if one["address"] == "step:pay")
     for at, store in ((at, store) for at in range(paid, len(entries)) for store in (cut, _cut_and_compacted)):
         assert make(store(entries, at)).kickoff(run_id="run") == "one paid", f"cut after commit {at}"
