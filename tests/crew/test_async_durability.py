@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, eve
 from crewlite.errors import StoreError
 from crewlite.events import CheckpointCompletedEvent, TaskCompletedEvent
 from crewlite.state import InMemoryProvider
+from crewlite.system import disk
 from crewlite.testing import CrashInjector, EventRecorder, ScriptedLLM
 
 
@@ -19,12 +22,12 @@ def location(request, tmp_path):
     return tmp_path / request.param
 
 
-def crew_at(location, count=8, *, llm=None, tools=(), **fields):
+def crew_at(location, count=8, *, llm=None, tools=(), durability="async", **fields):
     agent = Agent(role="W", goal="w", llm=llm or ScriptedLLM(lambda messages: "done"), tools=tools)
     tasks = [
         Task(name=f"t{n}", description=f"Do {n}", expected_output="x", agent=agent, context=[]) for n in range(count)
     ]
-    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location, durability="async", **fields))
+    return Crew(tasks=tasks, checkpoint=CheckpointConfig(location=location, durability=durability, **fields))
 
 
 class Slow:
@@ -118,6 +121,30 @@ def test_an_async_handler_may_flush_too(location):
     with event_bus.on(TaskCompletedEvent, flush):
         crew_at(location, 3).kickoff(run_id="r")
     assert flushed == [True] * 3
+
+
+def test_a_flush_that_nobody_waits_for_any_more_stops_nothing(location):
+    given_up = []
+
+    async def give_up(source, event, state):
+        waiting = asyncio.ensure_future(state.aflush())
+        await asyncio.sleep(0)
+        given_up.append(waiting.cancel())
+
+    with event_bus.on(TaskCompletedEvent, give_up), disk.watched(lambda operation: time.sleep(0.01)):
+        assert crew_at(location, 3).kickoff(run_id="r").durability == "async"
+    assert given_up == [True] * 3
+    with History(location) as history:
+        assert history.run("r").status == "finished"
+
+
+@pytest.mark.parametrize("durability", ["sync", "async"])
+def test_a_flush_after_the_end_of_the_run_says_so(location, durability):
+    kept = []
+    with event_bus.on(TaskCompletedEvent, lambda source, event, state: kept.append(state)):
+        crew_at(location, 1, durability=durability).kickoff(run_id="r")
+    with pytest.raises(StoreError, match="the run has ended"):
+        kept[0].flush()
 
 
 def test_without_a_store_there_is_nothing_to_flush():

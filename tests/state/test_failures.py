@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
 import shutil
 import sqlite3
-import time
 from datetime import timedelta
 
 import pytest
 
 from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, event_bus, tool
-from crewlite.errors import ConfigError, CrewliteError, ScriptExhausted, StoreError, StoreUnusable, Suspended
-from crewlite.events import CheckpointFailedEvent, LLMCallCompletedEvent, TaskCompletedEvent
+from crewlite.errors import CrewliteError, StoreError, StoreUnusable, Suspended
+from crewlite.events import CheckpointFailedEvent, TaskCompletedEvent
 from crewlite.flow import ask, flow, step
-from crewlite.state import InMemoryProvider
 from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -365,67 +362,6 @@ def test_a_journal_is_saved_also_where_its_length_cannot_be_noted(tmp_path, capl
         assert (history.run("r").status, len(history.checkpoints())) == ("finished", 3)
 
 
-def test_an_output_file_that_cannot_be_one_is_told_before_its_model_is_paid(tmp_path):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "file").write_text("text")
-    for place, problem in (("out", "is a directory"), ("file/below/it.md", "is no directory")):
-        llm = ScriptedLLM(["a"])
-        agent = Agent(role="Worker", goal="work", llm=llm)
-        task = Task(name="t", description="Do", expected_output="x", agent=agent, output_file=place)
-        with pytest.raises(ConfigError, match=f"Task 't': output_file is .*{problem}"):
-            Crew(tasks=[task]).kickoff()
-        assert llm.calls == []
-
-
-@names
-def test_a_flush_that_nobody_waits_for_any_more_stops_nothing(name, tmp_path):
-    given_up = []
-
-    @event_bus.on(LLMCallCompletedEvent)
-    async def give_up(source, event, state):
-        waiting = asyncio.ensure_future(state.aflush())
-        await asyncio.sleep(0)
-        given_up.append(waiting.cancel())
-
-    crew, _ = crew_at(tmp_path / name, durability="async")
-    with disk.watched(lambda operation: time.sleep(0.01)):
-        assert crew.kickoff(run_id="r").durability == "async"
-    assert given_up == [True] * 3
-    with History(tmp_path / name) as history:
-        assert history.run("r").status == "finished"
-
-
-@names
-def test_a_flush_after_the_end_of_the_run_says_so(name, tmp_path):
-    kept = []
-
-    @event_bus.on(TaskCompletedEvent)
-    def keep(source, event, state):
-        kept.append(state)
-
-    crew_at(tmp_path / name)[0].kickoff(run_id="r")
-    with pytest.raises(StoreError, match="the run has ended"):
-        kept[0].flush()
-
-
-def test_a_store_that_cannot_be_closed_does_not_hold_up_the_result():
-    class Stuck:
-        name = "stuck"
-
-        def __init__(self):
-            self.inner = InMemoryProvider()
-
-        def open(self, location):
-            store = self.inner.open(location)
-            store.close = close
-            return store
-
-    def close():
-        raise OSError("stuck")
-
-    assert crew_at("anywhere", provider=Stuck())[0].kickoff(run_id="r").raw == "c"
-
-
 @pytest.mark.parametrize("verb", ["delete", "prune"])
 def test_a_run_is_deleted_though_not_all_of_its_files_can_be_removed(tmp_path, caplog, verb):
     crew_at(tmp_path / "store")[0].kickoff(run_id="r")
@@ -439,79 +375,3 @@ def test_a_run_is_deleted_though_not_all_of_its_files_can_be_removed(tmp_path, c
         assert done.runs == ("r",)
         assert history.runs() == []
     assert "'r' is deleted, but not all of its files" in caplog.text
-
-
-@pytest.mark.parametrize("kind", ["checkpoint", "journal"])
-def test_a_file_that_the_system_does_not_read_for_the_moment_is_not_called_damaged(kind, tmp_path, monkeypatch):
-    crew, _ = crew_at(tmp_path / "kept")
-    crew.kickoff(run_id="r")
-    ref = History(tmp_path / "kept").run("r").checkpoints()[-1].ref
-    _unreadable(ref if kind == "checkpoint" else _journal(tmp_path, "main"), monkeypatch)
-    _not_read_now(lambda: crew.kickoff(from_checkpoint=ref))
-    monkeypatch.undo()
-    assert crew.kickoff(from_checkpoint=ref).raw == "c"
-
-
-def _journal(tmp_path, branch):
-    return str(tmp_path / "kept" / "journal" / "r" / f"{branch}.jsonl")
-
-
-def _unreadable(file, monkeypatch):
-    """Have the system refuse to open one file."""
-    working = os.open
-
-    def failing(path, *arguments, **more):
-        if str(path) == file:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), file)
-        return working(path, *arguments, **more)
-
-    monkeypatch.setattr(os, "open", failing)
-
-
-def _not_read_now(read):
-    with pytest.raises(StoreError, match=r"cannot be read now \(.*\); try again") as caught:
-        read()
-    assert type(caught.value) is StoreError
-
-
-@pytest.mark.parametrize("unread", ["main", "other"])
-def test_a_run_that_the_system_does_not_read_for_the_moment_is_not_said_to_be_missing(unread, tmp_path, monkeypatch):
-    crew, _ = crew_at(tmp_path / "kept")
-    crew.kickoff(run_id="r")
-    with History(tmp_path / "kept") as history:
-        history.fork("r", branch="other")
-        _unreadable(_journal(tmp_path, unread), monkeypatch)
-        reads = {
-            "main": [lambda: history.run("r"), lambda: history.run_by_id("r"), lambda: history.branches("r")],
-            "other": [lambda: history.run("r/other")],
-        }
-        for branch, verbs in reads.items():
-            for verb in verbs:
-                if branch == unread:
-                    _not_read_now(verb)
-                else:
-                    verb()
-
-
-def test_a_fork_that_the_system_does_not_read_for_the_moment_keeps_no_other_branch_from_its_verbs(
-    tmp_path, monkeypatch
-):
-    with pytest.raises(ScriptExhausted):
-        crew_at(tmp_path / "kept", replies=("a", "b"))[0].kickoff(run_id="r")
-    with History(tmp_path / "kept") as history:
-        history.fork("r", branch="other")
-        _unreadable(_journal(tmp_path, "other"), monkeypatch)
-        assert history.label("r", "good").label == "good"
-        assert "cannot be read now" in history.as_html("r")
-    crew, llm = crew_at(tmp_path / "kept", replies=("c",))
-    assert crew.kickoff(run_id="r").raw == "c"
-    assert len(llm.calls) == 1
-
-
-def test_where_the_noted_length_of_a_journal_is_not_read_the_log_says_what_that_means(tmp_path, caplog, monkeypatch):
-    crew, _ = crew_at(tmp_path / "kept")
-    crew.kickoff(run_id="r")
-    note = str(tmp_path / "kept" / "heads" / "r" / "main.json")
-    _unreadable(note, monkeypatch)
-    assert crew.kickoff(run_id="r").raw == "c"
-    assert f"{note} was not read: Input/output error. Until it is, an older copy of the journal is not" in caplog.text

@@ -118,6 +118,15 @@ def test_a_missing_directory_is_made_unless_it_must_be_there():
     assert Path("out/a.md").read_text() == "text"
 
 
+@pytest.mark.parametrize(("place", "problem"), [("out", "is a directory"), ("file/below/it.md", "is no directory")])
+def test_a_place_that_holds_something_else_is_told_before_the_model_is_paid(place, problem):
+    Path("out").mkdir()
+    Path("file").write_text("text")
+    with pytest.raises(ConfigError, match=f"Task 't': output_file is .*{problem}"):
+        run(place)
+    assert run.calls == 1, "of the task before"
+
+
 @pytest.mark.parametrize("kind", ["output_pydantic", "output_json", "response_model"])
 def test_a_structured_answer_is_written_as_json(kind):
     run("it.json", replies=['Here it is:\n```json\n{"word": "tide"}\n```'], **{kind: Fact})
