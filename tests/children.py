@@ -13,7 +13,9 @@ import inspect
 import os
 import signal
 import subprocess
+import sys
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,6 +158,21 @@ def rest_of(terminal: int) -> bytes:
             shown += piece
     os.close(terminal)
     return shown
+
+
+def in_a_fork(act: Callable[[], object]) -> bool:
+    """Whether `act` returns something true in a forked child. What it raises is shown; in a minute it is killed."""
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        done: object = False
+        try:
+            done = act()
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+        finally:
+            os._exit(0 if done else 1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def alive(pid: int) -> bool:

@@ -381,15 +381,11 @@ def test_a_forked_child_prints_as_ever(opened):
     terminal = opened()
 
     def act():
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                print("from the child", flush=True)
-                status = 0 if sys.stdout is terminal else 1
-            finally:
-                os._exit(status)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        def prints():
+            print("from the child", flush=True)
+            return sys.stdout is terminal
+
+        assert children.in_a_fork(prints)
 
     crew(act).kickoff()
     assert named(terminal.shown) == LINES

@@ -95,3 +95,19 @@ class Sleeper(ScriptedLLM):
             self.asleep.set()
             await asyncio.sleep(60)
         return await super().acall(messages, **context)
+
+
+def while_at_work(make_crew, config, act):
+    """What `act` returns, called in a thread while run `r` is in its second task in this process; then that is cancelled."""
+    llm = Sleeper()
+
+    async def main():
+        run = asyncio.create_task(make_crew(llm, checkpoint=config()).akickoff(run_id="r"))
+        await asyncio.to_thread(llm.asleep.wait)
+        done = await asyncio.to_thread(act)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+        return done
+
+    return asyncio.run(main())

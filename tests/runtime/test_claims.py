@@ -26,7 +26,7 @@ from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.parts import Stop
-from tests.runtime.claiming import Sleeper, answers, crew_of, cut, holder, record_of, store_of
+from tests.runtime.claiming import Sleeper, answers, crew_of, cut, holder, record_of, store_of, while_at_work
 from tests.state.wrapped import Wrapped
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
@@ -317,33 +317,13 @@ def test_a_branch_that_was_only_read_so_far_is_given_no_sign_of_life(make_crew, 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, on_disk, tmp_path):
-    llm = Sleeper()
+def test_a_forked_child_does_not_take_its_parents_claim_for_its_own(make_crew, on_disk):
+    def refused():
+        with pytest.raises(BranchConflictError) as conflict:
+            crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")
+        return conflict.value.holder.startswith(f"process {os.getppid()} on ")
 
-    async def main():
-        run = asyncio.create_task(make_crew(llm, checkpoint=on_disk()).akickoff(run_id="r"))
-        await asyncio.to_thread(llm.asleep.wait)
-        child = await asyncio.to_thread(forked)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        return child
-
-    def forked():
-        child = os.fork()
-        if child == 0:
-            said = b"nothing"
-            try:
-                crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")
-            except BranchConflictError as error:
-                said = error.holder.encode()
-            finally:
-                (tmp_path / "said").write_bytes(said)
-                os._exit(0)
-        os.waitpid(child, 0)
-        return (tmp_path / "said").read_text()
-
-    assert asyncio.run(main()).startswith(f"process {os.getpid()} on ")
+    assert while_at_work(make_crew, on_disk, lambda: children.in_a_fork(refused))
     assert answers(crew_of(make_crew, on_disk, ["b", "c"]).kickoff(run_id="r")) == ["a", "b", "c"]
 
 

@@ -15,7 +15,7 @@ from crewlite.flow import flow, step
 from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
-from tests.runtime.claiming import CHILD, Sleeper, answers, crew_of, cut, holder, record_of
+from tests.runtime.claiming import CHILD, Sleeper, answers, crew_of, cut, holder, record_of, while_at_work
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="stops and kills processes by POSIX signals")
 
@@ -28,16 +28,7 @@ def goes_on_elsewhere(config, tmp_path):
 
 
 def test_a_cancelled_run_is_given_back_while_its_process_lives_on(make_crew, on_disk, tmp_path):
-    llm = Sleeper()
-
-    async def main():
-        run = asyncio.create_task(make_crew(llm, checkpoint=on_disk()).akickoff(run_id="r"))
-        await asyncio.to_thread(llm.asleep.wait)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-
-    asyncio.run(main())
+    while_at_work(make_crew, on_disk, lambda: None)
     assert record_of(on_disk).claim is None
     assert goes_on_elsewhere(on_disk, tmp_path) == ["asked 1", "asked 2", "from the child"]
 
