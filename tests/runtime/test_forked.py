@@ -21,6 +21,8 @@ from tests import children
 from tests.children import in_a_fork
 from tests.runtime.claiming import while_at_work
 
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+
 
 def test_an_answer_from_a_forked_child_reaches_the_run_of_its_parent(make_crew, on_disk):
     def answer():
