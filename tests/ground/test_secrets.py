@@ -1,22 +1,15 @@
-"""Configuration secrets are found wherever a definition holds them, and masked wherever text goes."""
+"""Configuration secrets are found wherever a definition or the environment holds them, and nothing else is taken for one."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
-from datetime import UTC, datetime
-from decimal import Decimal
-from itertools import pairwise
-from pathlib import Path
-from urllib.parse import quote
-from uuid import UUID
+import os
+from collections import deque
 
 import pytest
-from hypothesis import given, strategies as st
 from pydantic import BaseModel, PrivateAttr, SecretBytes, SecretStr
 
 from crewlite import BaseLLM, BaseTool
-from crewlite.encoding.codec import decode, encode
 from crewlite.llm import keys
 from crewlite.texts.masking import MASK
 from crewlite.texts.secrets import Secrets
@@ -77,8 +70,6 @@ class Private(BaseModel):
 
 @pytest.fixture(autouse=True)
 def _no_secrets_of_ours(monkeypatch):
-    import os
-
     for name in list(os.environ):
         monkeypatch.delenv(name)
 
@@ -176,27 +167,9 @@ def test_of_an_address_the_password_is_a_secret_and_nothing_else(address, secret
     monkeypatch.setenv("DATABASE_URL", address)
     known = Secrets.of()
     assert [known.mask(one) for one in secrets] == [MASK] * len(secrets)
-    for word in (
-        "postgres",
-        "app",
-        "ann-2026",
-        "db.local",
-        "db.local:5432/shop",
-        "summary-2026",
-        "created_at",
-        "bearer-1",
-    ):
-        assert known.mask(word) == word
+    words = "postgres app ann-2026 db.local db.local:5432/shop summary-2026 created_at bearer-1"
+    assert known.mask(words) == words
     assert known.mask(address) == (address if not secrets else address.replace(secrets[0], MASK))
-
-
-@pytest.mark.parametrize("value", ['a"b\\c#9', "it's\\9", "schlüssel/9?", "'\"9\\9'"])
-def test_a_secret_is_masked_as_json_and_python_and_an_address_write_it(value):
-    secrets = Secrets([value])
-    for text in (json.dumps([value]), json.dumps([value], ensure_ascii=False), repr(value), repr(f"'\"{value}")):
-        assert secrets.mask(text).count(MASK) == 1
-        assert "9" not in secrets.mask(text)
-    assert secrets.mask(f"https://host/?q={quote(value, safe='')}&r") == f"https://host/?q={MASK}&r"
 
 
 GENERATED = "sk-proj-4f9aQ81zP0bL77Xe2w"
@@ -253,21 +226,13 @@ def test_what_else_an_address_says_in_its_path_is_not_masked(address, monkeypatc
     assert Secrets.of().mask(address) == address
 
 
-NO_SECRETS = [
-    "bearer",
-    "Summary",
-    "PASSWORD",
-    "postgres",
-    "authentication",
-    "пароль",
-    "111111",
-    "123456",
-    "xxxxxxxx",
-    "-----",
-]
-
-
-@pytest.mark.parametrize("value", NO_SECRETS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("bearer", "Summary", "PASSWORD", "postgres", "authentication", "пароль"),
+        *("111111", "123456", "xxxxxxxx", "-----"),
+    ],
+)
 @pytest.mark.parametrize(
     "hold",
     [
@@ -392,27 +357,21 @@ def test_objects_that_lead_to_each_other_are_followed_three_deep_and_no_further(
     assert Secrets.of(Model(client=deep)).mask(KEY) == KEY
 
 
+# the value can be a secret, so that the name alone decides
 @pytest.mark.parametrize(
     "fields",
     [
-        {"max_tokens": "ordinary"},
-        {"max_completion_tokens": "ordinary"},
-        {"num_tokens": "ordinary"},
-        {"prompt_tokens": "ordinary"},
-        {"tokens": 4_000_000},
-        {"token_usage": "ordinary"},
-        {"model": "ordinary"},
-        {"base_url": "ordinary"},
-        {"role": "ordinary"},
-        {"keyboard": "ordinary"},
-        {"token_type": "ordinary", "password_field": "ordinary"},
-        {"options": {"max_tokens": "ordinary", "temperature": 0.25}},
+        *({name: "tides-4711"} for name in ("max_tokens", "max_completion_tokens", "num_tokens", "prompt_tokens")),
+        *({name: "tides-4711"} for name in ("token_usage", "model", "base_url", "role", "keyboard")),
+        {"tokens": 84_029_317},
+        {"options": {"max_tokens": "tides-4711", "temperature": 0.25}},
     ],
     ids=str,
 )
 def test_what_only_counts_or_describes_is_not_masked(fields):
-    text = "an ordinary text of 4000000 letters at 0.25"
+    text = "a text, tides-4711, of 84029317 letters at 0.25"
     assert Secrets.of(Model(**fields)).mask(text) == text
+    assert Secrets.of(Model(api_keys=["tides-4711", "84029317"])).mask(text).count(MASK) == 2
 
 
 def test_what_a_credential_says_before_the_secret_is_not_masked():
@@ -430,34 +389,6 @@ def test_values_too_short_to_be_told_from_words_are_left_alone():
     assert Secrets.of(Model(api_key="abc")).mask("abc abcabc") == "abc abcabc"
 
 
-def test_the_longest_secret_is_masked_first():
-    assert Secrets(["abcdef", "abcdefghi"]).mask("abcdefghi abcdef") == f"{MASK} {MASK}"
-
-
-def test_masking_twice_changes_nothing_more(monkeypatch):
-    monkeypatch.setenv("DB_PASSWORD", KEY)
-    secrets = Secrets.of(extra=["secret", "[secret"])
-    once = secrets.mask(f"the secret is {KEY}")
-    assert secrets.mask(once) == once
-
-
-@pytest.mark.parametrize("value", [UUID(int=7), Decimal("123456.789"), datetime(2026, 11, 21, tzinfo=UTC)])
-def test_what_is_no_text_is_masked_as_a_whole_so_that_it_can_be_read(value):
-    coded = encode({"held": value})
-    masked = Secrets([coded["held"]["v"]]).mask_data(coded)
-    assert decode(masked)["held"] == MASK
-
-
-def test_a_path_with_a_secret_in_it_stays_a_path():
-    assert decode(Secrets([KEY]).mask_data(encode(Path("run") / KEY))) == Path("run") / MASK
-
-
-def test_data_keeps_its_shape():
-    data = {"a": [1, 2.5, True, None, {"b": KEY}], "c": f"-{KEY}-"}
-    assert Secrets([KEY]).mask_data(data) == {"a": [1, 2.5, True, None, {"b": MASK}], "c": f"-{MASK}-"}
-    assert Secrets().mask_data(data) is data
-
-
 def test_definitions_that_hold_themselves_are_searched_all_the_same():
     loop: dict = {"api_key": KEY}
     loop["self"] = loop
@@ -465,46 +396,3 @@ def test_definitions_that_hold_themselves_are_searched_all_the_same():
     ring.ring = ring
     for holder in (loop, ring, Model(config=loop)):
         assert Secrets.of(holder).mask(KEY) == MASK
-
-
-@given(st.lists(st.text(min_size=6)), st.text(), st.text())
-def test_no_known_value_survives(values, before, after):
-    secrets = Secrets(values)
-    for value in values:
-        if value not in MASK:
-            masked = secrets.mask(before + value + after)
-            assert value not in masked or value in masked.replace(MASK, "") or MASK in masked
-            assert masked == before + value + after or MASK in masked
-
-
-@given(
-    st.lists(st.text("ab1", min_size=6, max_size=12), min_size=1, max_size=4),
-    st.lists(st.text("ab1 ", max_size=9), max_size=12),
-    st.randoms(use_true_random=False),
-)
-def test_a_text_that_comes_in_pieces_is_masked_as_the_whole_is(values, parts, chance):
-    secrets, text = Secrets(values), "".join([*parts, chance.choice(values), *parts])
-    cuts = sorted(chance.randrange(len(text)) for _ in range(chance.randrange(8)))
-    held, shown = "", []
-    for begin, end in pairwise([0, *cuts, len(text)]):
-        held += text[begin:end]
-        at = secrets.shown_of_beginning(held)
-        shown.append(secrets.mask(held[:at]))
-        held = held[at:]
-    assert "".join(shown) + secrets.mask(held) == secrets.mask(text)
-
-
-def test_a_counter_and_a_group_of_errors_are_masked_as_what_they_are():
-    secrets = Secrets([KEY])
-    assert secrets.mask_data(Counter({KEY: 2, "a": 1})) == Counter({MASK: 2, "a": 1})
-    group = ExceptionGroup("two", [ValueError(f"no {KEY}"), OSError("disk")])
-    assert secrets.mask_data(group) == f"ExceptionGroup('two', [ValueError('no {MASK}'), OSError('disk')])"
-    harmless = ExceptionGroup("two", [ValueError("no")])
-    assert secrets.mask_data(harmless) is harmless
-    unshowable = ExceptionGroup("one", [Unshowable()])
-    assert secrets.mask_data(unshowable) is unshowable
-
-
-class Unshowable(Exception):
-    def __repr__(self):
-        raise AttributeError("no name yet")
