@@ -309,3 +309,19 @@ def test_of_several_arguments_by_name_the_misspelt_one_is_told():
 
     with pytest.raises(ConfigError, match=r"unexpected keyword argument 'wen'; did you mean 'when'\?"):
         report.kickoff(n=1, wen="later")
+
+
+def test_a_step_that_nobody_awaits_is_told():
+    @step
+    async def write():
+        return 1
+
+    @flow
+    async def pipeline():
+        forgotten.append(write())
+        return 2
+
+    forgotten = []
+    with pytest.raises(ConfigError, match="step:write was requested in .* not awaited"):
+        pipeline.kickoff()
+    forgotten[0].close()

@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
-from crewlite.errors import ConfigError, MissingKey, NoModel, ScriptExhausted, TaskDrifted, UnknownProvider
+from crewlite.errors import (
+    ConfigError,
+    MissingKey,
+    NoModel,
+    NonDeterminism,
+    ScriptExhausted,
+    Suspended,
+    TaskDrifted,
+    UnknownProvider,
+)
 from crewlite.events import StepFailedEvent
-from crewlite.flow import flow, step
+from crewlite.flow import ask, flow, step
 from crewlite.testing import EventRecorder, ScriptedLLM
 
 
@@ -153,3 +162,29 @@ def test_a_try_that_failed_by_itself_is_begun_anew_and_a_refusal_behind_it_keeps
     with pytest.raises(ConfigError):
         in_step(breaks, config).kickoff(run_id="one")
     assert went_on(in_step, config) == 1
+
+
+def test_other_code_is_told_before_it_does_something_new(on_disk, ran):
+    @step
+    def pay():
+        ran.append("pay")
+
+    @step
+    def refund():
+        ran.append("refund")
+
+    @flow(checkpoint=on_disk(), name="order")
+    def before():
+        pay()
+        return ask("On?", name="on")
+
+    @flow(checkpoint=on_disk(), name="order")
+    def after():
+        refund()
+        return ask("On?", name="on")
+
+    with pytest.raises(Suspended):
+        before.kickoff(run_id="one")
+    with pytest.raises(NonDeterminism, match="step:pay.*step:refund"):
+        after.kickoff(run_id="one", answers={"human:on": "yes"})
+    assert ran == ["pay"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pydantic import SecretStr
 
 from crewlite import LLM, Agent, Crew, Task
-from crewlite.errors import ConfigError
-from crewlite.flow import Flow, bound, flow, keyed, start, step
+from crewlite.errors import ConfigError, Suspended
+from crewlite.flow import Flow, ask, bound, flow, keyed, start, step
 from crewlite.testing import ScriptedLLM
 
 
@@ -280,3 +281,51 @@ def test_functions_that_hold_themselves_and_are_made_anew_are_alike(stored):
         return await asyncio.gather(one(), one())
 
     assert both.kickoff() == [0, 0]
+
+
+@pytest.mark.parametrize("threads", [False, True], ids=["coroutines", "threads"])
+def test_helpers_that_ask_alike_side_by_side_keep_what_is_theirs(on_disk, threads):
+    order, numbers, charged = ["alice", "bob"], iter(range(9)), []
+
+    @step
+    def number():
+        return next(numbers)
+
+    @step
+    def charge(who, key):
+        charged.append((who, key))
+        return who, key
+
+    async def one(who):
+        while order[0] != who:
+            await asyncio.sleep(0.001)
+        key = await number.submit()
+        order.append(order.pop(0))
+        return await charge.submit(who, key)
+
+    def one_in_a_thread(who):
+        while order[0] != who:
+            threading.Event().wait(0.001)
+        key = number()
+        order.append(order.pop(0))
+        return charge(who, key)
+
+    if threads:
+
+        @flow(checkpoint=on_disk())
+        def shop():
+            with ThreadPoolExecutor(2) as pool:
+                found = list(pool.map(bound(one_in_a_thread), ["alice", "bob"]))
+            return found, ask("Ship?", name="ship")
+    else:
+
+        @flow(checkpoint=on_disk())
+        async def shop():
+            found = await asyncio.gather(one("alice"), one("bob"))
+            return found, await ask("Ship?", name="ship")
+
+    with pytest.raises(Suspended):
+        shop.kickoff(run_id="one")
+    order.reverse()
+    found, _ = shop.kickoff(run_id="one", answers={"human:ship": "yes"})
+    assert sorted(charged) == sorted([tuple(each) for each in found]) == [("alice", 0), ("bob", 1)]

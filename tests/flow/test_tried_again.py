@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 import pytest
 
 from crewlite import History
-from crewlite.errors import (
-    StepTimeout,
-)
-from crewlite.events import (
-    RecoveryStartedEvent,
-)
+from crewlite.errors import InDoubt, StepTimeout
+from crewlite.events import RecoveryStartedEvent
 from crewlite.flow import flow, step
 from crewlite.testing import EventRecorder
 from tests.flow.failing import Boom
@@ -138,3 +135,50 @@ def test_a_failure_that_the_flow_handles_is_handled(config, way):
     pipeline = flow(name="pipeline", checkpoint=config())(body)
     assert pipeline.kickoff(run_id="one") == "handled"
     assert pipeline.kickoff(run_id="one") == "handled"
+
+
+def test_a_flow_that_is_tried_again_keeps_what_it_has_handled(ran):
+    broken = [True]
+
+    @step
+    def first():
+        if len(broken) == 1:
+            raise ConnectionError
+        return "first"
+
+    @step
+    def last():
+        broken.append(True)
+        if len(broken) < 3:
+            raise ConnectionError
+        return "last"
+
+    @flow(retries=1)
+    def pipeline():
+        try:
+            found = first()
+        except ConnectionError:
+            found = "second"
+        return found, last()
+
+    assert pipeline.kickoff() == ("second", "last")
+
+
+@pytest.mark.parametrize("ends", ["raises", "exceeds its time"])
+def test_a_flow_that_is_tried_again_makes_no_call_again_that_may_happen_only_once(config, ends):
+    made, over = [], threading.Event()
+
+    @step(effect="once", timeout=0.3 if ends == "exceeds its time" else None)
+    def pay():
+        made.append(1)
+        if ends == "raises":
+            raise ConnectionError("no answer")
+        over.wait(20)
+
+    pipeline = flow(name="pipeline", checkpoint=config(), retries=2)(lambda: pay())
+    for _ in range(2):
+        with pytest.raises(InDoubt, match="step pay"):
+            pipeline.kickoff(run_id="one")
+    over.set()
+    assert made == [1]
+    assert pipeline.kickoff(run_id="one", answers={"step:pay": "paid by hand"}) == "paid by hand"
