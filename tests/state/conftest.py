@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crewlite.state import JsonProvider, RuntimeState
+from crewlite.testing.bench import Branch
 from tests.state.doctoring import run_at
 
 
@@ -28,6 +29,18 @@ def json_location(tmp_path):
 def json_store(json_location):
     """Its store."""
     return JsonProvider().open(json_location)
+
+
+@pytest.fixture
+def kept(json_store, tmp_path):
+    """A JSON store with a run of five entries, places at 2 and 4: the store, the branch, its journal, the places."""
+    branch, checkpoints = Branch(), []
+    for _ in range(2):
+        json_store.append([branch.add().commit()])
+        checkpoints.append(branch.checkpoint())
+        json_store.append([branch.commit()])
+    json_store.append([branch.add().commit()])
+    return json_store, branch, tmp_path / "store" / "journal" / "run-1" / "main.jsonl", checkpoints
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from crewlite import History
-from crewlite.errors import StoreError
+from crewlite.errors import BranchConflictError, StoreError
 from crewlite.state import JsonProvider
 from crewlite.state.journal.claim import claim
 from crewlite.state.journal.compaction import compact_entries
@@ -253,3 +253,21 @@ def test_paths_differ_also_where_case_does_not_count_and_windows_has_names_of_it
             assert len(part) < 220
     directories = {path.parent for path in found}
     assert not directories & set(found)
+
+
+def test_a_journal_that_was_folded_to_its_old_length_is_not_taken_for_the_old_one(json_location):
+    ours, theirs = (JsonProvider().open(json_location) for _ in range(2))
+    branch = Branch().add(12)
+    ours.append([branch.commit()])
+    journal = Path(json_location, "journal", "run-1", "main.jsonl")
+    length, late = journal.stat().st_size, branch.twin().add()
+    own = theirs.read("run-1", "main")
+    compacted = compact_entries([], own, ())
+    theirs.rewrite("run-1", "main", own, compacted)
+    gap = length - journal.stat().st_size - len(branch.twin().add().entries[-1].line) - 1
+    branch.add(note="x" * (gap - len(',"note":""')))
+    theirs.append([branch.commit()])
+    assert journal.stat().st_size == length, "as long as before, and another"
+    with pytest.raises(BranchConflictError):
+        ours.append([late.commit()])
+    assert theirs.read("run-1", "main")[-1].sum == branch.entries[-1].sum

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -247,3 +248,19 @@ def test_a_result_that_was_kept_again_meanwhile_is_not_forgotten(json_store, jso
     with Beside(lambda: other.results.remember(new, b"second"), "unlink"):
         json_store.results.forget(time.time() - 60)
     assert json_store.results.recall(new) == b"second"
+
+
+def test_two_who_write_to_the_same_runs_in_another_order_never_wait_for_each_other(json_location):
+    stores, runs = [JsonProvider().open(str(json_location)) for _ in range(2)], [f"run-{n}" for n in range(8)]
+    sides = [[Branch(run, branch=f"side-{n}").add() for run in order] for n, order in enumerate((runs, runs[::-1]))]
+    stores[0].append([Branch(run).add().commit() for run in runs])
+
+    def write(store, branches):
+        store.append([branch.commit() for branch in branches])
+        for _ in range(20):
+            store.append([branch.add().commit() for branch in branches])
+
+    with ThreadPoolExecutor() as threads:
+        for writing in [threads.submit(write, store, side) for store, side in zip(stores, sides, strict=True)]:
+            writing.result(30)
+    assert {len(stores[0].read(run, f"side-{n}")) for run in runs for n in range(2)} == {21}

@@ -1,36 +1,24 @@
-"""The built-in providers tell a damaged store from a sound one, and what cannot work from what can."""
+"""Where the built-in providers can work: what cannot be is refused before anything is paid, and what is another's is left alone."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import os
 import sqlite3
 import stat
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-from crewlite.errors import (
-    BranchConflictError,
-    CheckpointMismatch,
-    JournalCorrupt,
-    RefError,
-    SchemaTooNew,
-    StoreUnusable,
-)
+from crewlite.errors import BranchConflictError, SchemaTooNew, StoreUnusable
 from crewlite.ids import now
 from crewlite.state import JsonProvider, SqliteProvider
 from crewlite.state.format.entry import SCHEMA, seal
-from crewlite.state.journal.compaction import compact_entries
 from crewlite.state.providers import opened, provider_for
 from crewlite.state.reading.locate import locate
 from crewlite.system import disk
 from crewlite.testing.bench import Branch
 
-# Locations that cannot work are refused by opening them or by the first commit, before anything is paid.
+both = pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
 
 
 def begin(provider, location):
@@ -91,7 +79,7 @@ def test_sqlite_refuses_the_database_of_another_program_and_leaves_it_alone(tmp_
     assert tables == [("recipe",)]
 
 
-@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
+@both
 @pytest.mark.parametrize("verb", ["mkdir", "write", "fsync_dir"])
 def test_a_disk_that_fails_is_told_with_its_own_words(provider, verb, tmp_path):
     def fail(operation):
@@ -130,22 +118,6 @@ def test_a_name_whose_sync_has_failed_is_taken_back_and_the_next_try_syncs_it(ma
     assert set(names) <= set(synced)
 
 
-def test_two_who_write_to_the_same_runs_in_another_order_never_wait_for_each_other(tmp_path):
-    stores, runs = [JsonProvider().open(str(tmp_path)) for _ in range(2)], [f"run-{n}" for n in range(8)]
-    sides = [[Branch(run, branch=f"side-{n}").add() for run in order] for n, order in enumerate((runs, runs[::-1]))]
-    stores[0].append([Branch(run).add().commit() for run in runs])
-
-    def write(store, branches):
-        store.append([branch.commit() for branch in branches])
-        for _ in range(20):
-            store.append([branch.add().commit() for branch in branches])
-
-    with ThreadPoolExecutor() as threads:
-        for writing in [threads.submit(write, store, side) for store, side in zip(stores, sides, strict=True)]:
-            writing.result(30)
-    assert {len(stores[0].read(run, f"side-{n}")) for run in runs for n in range(2)} == {21}
-
-
 def test_a_location_says_which_provider_it_means(tmp_path):
     assert [provider_for(name).name for name in ("a.db", "a.SQLITE", "a.sqlite3", "a", "a.b", "db")] == [
         *["sqlite"] * 3,
@@ -162,7 +134,7 @@ def test_sqlite_writes_at_the_location_unless_there_is_a_database_of_an_earlier_
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows keeps other books")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
+@both
 def test_what_is_written_is_for_its_owner_alone_whatever_the_umask(provider, umask, tmp_path):
     before = os.umask(umask)
     try:
@@ -187,139 +159,6 @@ def test_a_json_location_keeps_itself_out_of_version_control(tmp_path):
     assert (tmp_path / "store" / ".gitignore").read_text() == "*\n"
 
 
-# Damage is told, never read over.
-
-
-@pytest.fixture
-def kept(tmp_path):
-    """A JSON store with a run of five entries, places at 2 and 4: (store, branch, path of the journal, places)."""
-    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch()
-    checkpoints = []
-    for _ in range(2):
-        store.append([branch.add().commit()])
-        checkpoints.append(branch.checkpoint())
-        store.append([branch.commit()])
-    store.append([branch.add().commit()])
-    return store, branch, tmp_path / "store" / "journal" / "run-1" / "main.jsonl", checkpoints
-
-
-def again(store):
-    return JsonProvider().open(store.location)
-
-
-def test_a_torn_tail_is_left_out_wherever_the_write_was_cut(kept):
-    store, branch, journal, _ = kept
-    whole = journal.read_bytes()
-    last = len(branch.entries[-1].line) + 1
-    for cut in range(1, last + 1):
-        journal.write_bytes(whole[:-cut])
-        assert again(store).read("run-1", "main") == branch.entries[:-1]
-
-
-def test_blocks_that_a_power_cut_left_unwritten_are_left_out(kept):
-    store, branch, journal, _ = kept
-    whole = journal.read_bytes()
-    for end in (b"\0" * 4096, branch.entries[-1].line[:40] + b"\0" * 40, b"\0\n"):
-        journal.write_bytes(whole + end)
-        assert again(store).read("run-1", "main") == branch.entries
-
-
-def test_the_next_append_cuts_a_torn_tail_off(kept):
-    store, branch, journal, _ = kept
-    journal.write_bytes(journal.read_bytes() + b'{"sum":"0123')
-    other = again(store)
-    other.append([branch.add(2).commit()])
-    assert again(store).read("run-1", "main") == branch.entries
-    assert journal.read_bytes() == b"".join(entry.line + b"\n" for entry in branch.entries)
-
-
-def test_a_flipped_byte_is_corruption_and_names_the_newest_sound_place(kept):
-    store, branch, journal, checkpoints = kept
-    whole = journal.read_bytes()
-    starts = list(itertools.accumulate((len(entry.line) + 1 for entry in branch.entries), initial=0))
-    sound = [None, None, store.ref(checkpoints[0]), store.ref(checkpoints[0]), store.ref(checkpoints[1])]
-    for line, (start, stop) in enumerate(itertools.pairwise(starts)):
-        for at in range(start, min(stop, len(whole) - 1), 7):
-            journal.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-            with pytest.raises(JournalCorrupt, match=f"line {line + 1}") as raised:
-                again(store).read("run-1", "main")
-            assert raised.value.sound == sound[line]
-
-
-def test_damage_in_the_middle_is_not_taken_for_a_torn_tail(kept):
-    store, _, journal, _ = kept
-    whole = journal.read_bytes()
-    at = whole.index(b"\n") + 60
-    journal.write_bytes(whole[:at] + b"#" + whole[at + 1 :] + b'{"sum":"torn')
-    with pytest.raises(JournalCorrupt, match="line 2"):
-        again(store).read("run-1", "main")
-
-
-def test_a_torn_tail_hides_no_commits_of_another_process(kept):
-    store, branch, journal, _ = kept
-    mine = branch.twin().add()
-    again(store).append([branch.add(2).commit()])
-    journal.write_bytes(journal.read_bytes() + b'{"sum":"torn')
-    with pytest.raises(BranchConflictError):
-        store.append([mine.commit()])
-    assert again(store).read("run-1", "main") == branch.entries
-
-
-def test_a_branch_is_not_made_over_one_with_a_torn_tail(kept):
-    store, branch, journal, _ = kept
-    journal.write_bytes(journal.read_bytes() + b'{"sum":"torn')
-    with pytest.raises(BranchConflictError):
-        again(store).append([Branch().add().commit()])
-    assert again(store).read("run-1", "main") == branch.entries
-
-
-def test_sqlite_tells_a_changed_entry_and_a_missing_one(tmp_path):
-    path = tmp_path / "runs.db"
-    store, branch = SqliteProvider().open(str(path)), Branch().add()
-    checkpoint = branch.checkpoint()
-    store.append([branch.add(2).commit()])
-    ref = store.ref(checkpoint)
-    store.close()
-    for damage in (
-        "UPDATE entry SET body = replace(body, 'reply 4', 'reply 5') WHERE seq = 4",
-        "DELETE FROM entry WHERE seq = 3",
-    ):
-        db = sqlite3.connect(path)
-        db.execute(damage)
-        db.commit()
-        db.close()
-        store = SqliteProvider().open(str(path))
-        with pytest.raises(JournalCorrupt, match=r"commit 4") as raised:
-            store.read("run-1", "main")
-        assert raised.value.sound == ref
-        store.close()
-
-
-def test_a_database_with_overwritten_pages_is_corruption_not_a_traceback_of_sqlite(tmp_path):
-    path = tmp_path / "runs.db"
-    store, branch = SqliteProvider().open(str(path)), Branch().add(200)
-    store.append([branch.commit()])
-    store.close()
-    whole = path.read_bytes()
-    for page in range(1, len(whole) // 4096):
-        path.write_bytes(whole[: page * 4096] + b"\xa5" * 4096 + whole[(page + 1) * 4096 :])
-        try:
-            store = SqliteProvider().open(str(path))
-        except (JournalCorrupt, StoreUnusable):
-            continue
-        try:
-            assert store.read("run-1", "main") in ([], branch.entries)
-            store.branches()
-            store.places()
-        except JournalCorrupt:
-            pass
-        finally:
-            store.close()
-
-
-# A newer crewlite's records are left alone.
-
-
 def newer(branch, **commit):
     entry = seal(
         {"schema": SCHEMA + 1, "seq": len(branch.entries) + 1, "at": now().isoformat(), **commit},
@@ -329,7 +168,7 @@ def newer(branch, **commit):
     return branch
 
 
-@pytest.mark.parametrize("provider", [JsonProvider(), SqliteProvider()], ids=["json", "sqlite"])
+@both
 def test_a_newer_journal_is_refused_and_left_untouched(provider, tmp_path):
     location, branch = str(tmp_path / "store"), Branch().add()
     with opened(provider, location) as store:
@@ -368,131 +207,13 @@ def test_a_newer_database_is_refused_and_left_untouched(tmp_path):
     assert path.read_bytes() == before
 
 
-# A checkpoint file is a view: the journal decides.
-
-
-def test_a_checkpoint_file_names_its_place(kept):
-    store, _, _, checkpoints = kept
-    for checkpoint in checkpoints:
-        assert locate(store.ref(checkpoint), ".", None, None).checkpoint == checkpoint["id"]
-        document = json.loads(Path(store.ref(checkpoint)).read_text())
-        assert (document["run_id"], document["branch"], document["seq"]) == ("run-1", "main", checkpoint["seq"])
-        assert list(document)[:6] == ["schema", "id", "run_id", "branch", "parent_id", "seq"]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("seq", 1),
-        ("label", "mine"),
-        ("trigger", "other"),
-        ("parent_id", "x"),
-        ("about", {}),
-        ("extra", 1),
-        ("id", "0" * 32),
-    ],
-)
-def test_a_checkpoint_file_changed_by_hand_is_refused(field, value, kept):
-    store, _, _, checkpoints = kept
-    path = store.ref(checkpoints[0])
-    document = json.loads(Path(path).read_text())
-    Path(path).write_text(json.dumps({**document, field: value}))
-    with pytest.raises(CheckpointMismatch) as raised:
-        locate(path, ".", None, None)
-    assert raised.value.sound == store.ref(checkpoints[1])
-
-
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "{}", '{"run_id": 1}', '{"run_id": "run-1", "branch": "main"}', "null"]
-)
-def test_a_checkpoint_file_that_is_none_any_more_is_refused(text, kept):
-    store, _, _, checkpoints = kept
-    path = store.ref(checkpoints[0])
-    Path(path).write_text(text)
-    with pytest.raises(CheckpointMismatch):
-        locate(path, ".", None, None)
-
-
-def test_a_checkpoint_file_that_points_beyond_its_journal_is_refused(kept):
-    store, branch, journal, checkpoints = kept
-    journal.write_bytes(b"".join(entry.line + b"\n" for entry in branch.entries[:3]))
-    assert locate(store.ref(checkpoints[0]), ".", None, None).checkpoint == checkpoints[0]["id"]
-    with pytest.raises(CheckpointMismatch, match="does not name this checkpoint") as raised:
-        locate(store.ref(checkpoints[1]), ".", None, None)
-    assert raised.value.sound == store.ref(checkpoints[0])
-    journal.unlink()
-    with pytest.raises(CheckpointMismatch, match="its journal is missing"):
-        locate(store.ref(checkpoints[0]), ".", None, None)
-
-
-def test_a_checkpoint_file_that_does_not_exist_is_a_ref_that_names_nothing(kept):
-    store, _, _, checkpoints = kept
-    with pytest.raises(RefError, match="does not exist") as raised:
-        locate(store.ref(checkpoints[0]).replace(".json", "0.json"), ".", None, None)
-    assert store.ref(checkpoints[1]) in raised.value.candidates
-
-
-def test_missing_checkpoint_files_are_made_again_at_the_next_append(kept):
-    store, branch, _, checkpoints = kept
-    before = {store.ref(checkpoint): Path(store.ref(checkpoint)).read_bytes() for checkpoint in checkpoints}
-    for path in before:
-        os.unlink(path)
-    other = again(store)
-    other.append([branch.add().commit()])
-    assert {path: Path(path).read_bytes() for path in before} == before
-
-
-def test_foreign_json_files_in_the_location_disturb_nobody(kept, tmp_path):
-    store, _, _, checkpoints = kept
-    for text in ("{}", "[1, 2]", '{"id": 7}', "not json"):
-        (tmp_path / "store" / "my_notes.json").write_text(text)
-        assert [checkpoint.id for checkpoint in again(store).places(checkpoints[0]["id"])] == [checkpoints[0]["id"]]
-        assert len(again(store).places(checkpoints[0]["id"][:4])) == 2
-
-
-def test_a_failed_checkpoint_file_is_made_by_trying_again(tmp_path):
-    store, branch = JsonProvider().open(str(tmp_path / "store")), Branch().add()
-    store.append([branch.commit()])
-    checkpoint = branch.checkpoint()
-    commit = branch.commit()
-
-    def fail(operation):
-        if operation.verb == "rename":
-            raise OSError(28, "No space left on device")
-
-    with disk.watched(fail), pytest.raises(OSError, match="No space left"):
-        store.append([commit])
-    store.append([commit])
-    assert store.read("run-1", "main") == branch.entries
-    assert [found.id for found in store.places(checkpoint["id"])] == [checkpoint["id"]]
-
-
-def test_a_location_may_hold_any_character_that_a_path_may(tmp_path):
-    for provider, name in itertools.product(
-        [JsonProvider(), SqliteProvider()], ["a b", "a#b", "a?b", "ünï", "100%", "a~1@x"]
-    ):
-        location = str(tmp_path / f"{provider.name} {name}" / "store")
+@both
+def test_a_location_may_hold_any_character_that_a_path_may(provider, tmp_path):
+    for name in ("a b", "a#b", "a?b", "ünï", "100%", "a~1@x"):
+        location = str(tmp_path / name / "store")
         store, branch = provider.open(location), Branch().add()
         checkpoint = branch.checkpoint()
         store.append([branch.commit()])
         store.close()
         assert locate(store.ref(checkpoint), ".", provider, None).checkpoint == checkpoint["id"]
         assert locate(store.location, ".", provider, None).run_id == "run-1"
-
-
-def test_a_journal_that_was_folded_to_its_old_length_is_not_taken_for_the_old_one(tmp_path):
-    ours, theirs = (JsonProvider().open(str(tmp_path / "store")) for _ in range(2))
-    branch = Branch().add(12)
-    ours.append([branch.commit()])
-    journal = tmp_path / "store" / "journal" / "run-1" / "main.jsonl"
-    length, late = journal.stat().st_size, branch.twin().add()
-    own = theirs.read("run-1", "main")
-    compacted = compact_entries([], own, ())
-    theirs.rewrite("run-1", "main", own, compacted)
-    gap = length - journal.stat().st_size - len(branch.twin().add().entries[-1].line) - 1
-    branch.add(note="x" * (gap - len(',"note":""')))
-    theirs.append([branch.commit()])
-    assert journal.stat().st_size == length, "as long as before, and another"
-    with pytest.raises(BranchConflictError):
-        ours.append([late.commit()])
-    assert theirs.read("run-1", "main")[-1].sum == branch.entries[-1].sum
