@@ -1,26 +1,12 @@
 """`llm.call(...)` in the code of a run, as programs for CrewAI have it: recorded like `llm.ask`, and never paid twice."""
 
 import asyncio
-import functools
 import itertools
 import threading
 
 import pytest
 
-from crewlite import (
-    LLM,
-    Agent,
-    BaseLLM,
-    CheckpointConfig,
-    Crew,
-    History,
-    LLMReply,
-    Task,
-    ToolCall,
-    Usage,
-    bound,
-    event_bus,
-)
+from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, bound, event_bus
 from crewlite.errors import ConfigError, LLMUnavailable, OnLoopThread
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.flow import Flow, flow, listen, start, step
@@ -28,6 +14,7 @@ from crewlite.state import InMemoryProvider
 from crewlite.testing import ScriptedLLM
 from crewlite.tools import tool
 from tests.cuts import RUN, cut, entries_of
+from tests.parts import history
 
 LOOKUP = {"type": "function", "function": {"name": "lookup", "parameters": {"type": "object", "properties": {}}}}
 
@@ -102,12 +89,12 @@ def test_a_call_is_a_recorded_step_wherever_the_run_is_cut():
     entries, paid = entries_of(setting), len(llm.calls)
     for at in range(1, len(entries) + 1):
         again, other = cut(entries, at), model()
-        with History("cut", again.provider) as history:
-            known = sum(one.kind == "llm" and one.status == "finished" for one in history.run(RUN).steps)
+        with history(again) as found:
+            known = sum(one.kind == "llm" and one.status == "finished" for one in found.run(RUN).steps)
         assert voyage(other, again).kickoff(run_id=RUN) == whole, f"cut after commit {at}"
         assert asked(other) == asked(llm)[known:], f"cut after commit {at}"
-        with History("cut", again.provider) as history:
-            assert history.run(RUN).usage.requests == paid, "each call is counted once"
+        with history(again) as found:
+            assert found.run(RUN).usage.requests == paid, "each call is counted once"
 
 
 def test_a_call_that_asks_something_else_is_made_again_and_so_is_what_follows_it(on_disk):
@@ -267,112 +254,8 @@ def test_a_model_that_asks_another_one_is_one_call():
         return [Outer().ask("x"), Agent(role="A", goal="g", llm=Outer()).kickoff("y").raw]
 
     assert [text.partition(":")[0] for text in one.kickoff(run_id="r")] == ["re", "re"]
-    with History("here", setting.provider) as history:
-        assert [one.address for one in history.run("r").steps if one.kind == "llm"] == ["llm#1", "agent:A/llm#1"]
-
-
-class Own(BaseLLM):
-    """A model that answers by a `call` of its own, as models that were written for CrewAI do."""
-
-    model = "own"
-
-    def __init__(self):
-        super().__init__()
-        self.told = []
-
-    def call(self, messages, tools=None, callbacks=None, available_functions=None, **more):
-        self.told.append((messages[-1]["content"], tools or None))
-        return f"re: {messages[-1]['content']}"
-
-
-class Polite(Own):
-    """A model that calls the method that it overrides."""
-
-    def call(self, messages, *also, **more):
-        return super().call([{"role": "user", "content": f"please {messages[-1]['content']}"}], *also, **more)
-
-
-class Derived(LLM):
-    """A class of CrewAI's kind that derives from LLM, and asks somebody else."""
-
-    def __init__(self):
-        super().__init__("openai/x", base_url="http://127.0.0.1:1/v1")
-        self.told = []
-
-    call = Own.call
-
-
-@pytest.mark.parametrize(
-    ("cls", "said"), [(Own, "{}"), (Polite, "please {}"), pytest.param(Derived, "{}", marks=pytest.mark.litellm)]
-)
-def test_the_call_that_a_class_of_models_defines_is_recorded(cls, said):
-    def course(llm, setting):
-        @flow(checkpoint=setting)
-        def one():
-            answers = [llm.call("a"), llm.call([{"role": "user", "content": "b"}], [LOOKUP]), llm.call(messages="c")]
-            return [*map(str, answers), Agent(role="A", goal="g", llm=llm).kickoff("d").raw]
-
-        return one.kickoff(run_id=RUN)
-
-    whole, llm = CheckpointConfig(location="whole", provider=InMemoryProvider()), cls()
-    result = course(llm, whole)
-    assert result == [f"re: {said.format(text)}" for text in "abcd"]
-    assert llm.told[:3] == [(said.format("a"), None), (said.format("b"), [LOOKUP]), (said.format("c"), None)]
-    entries = entries_of(whole)
-    for at in range(1, len(entries) + 1):
-        again, other = cut(entries, at), cls()
-        with History("cut", again.provider) as history:
-            known = sum(one.kind == "llm" and one.status == "finished" for one in history.run(RUN).steps)
-        assert course(other, again) == result, f"cut after commit {at}"
-        assert other.told == llm.told[known:], f"cut after commit {at}"
-    assert known == 4
-
-
-def test_any_call_that_answers_in_the_code_of_a_run_answers_outside_too(on_disk):
-    class Static(BaseLLM):
-        @staticmethod
-        def call(messages):
-            return "static"
-
-    class Renamed(BaseLLM):
-        def call(self, prompt="by default"):
-            return f"renamed {type(prompt).__name__}"
-
-    class Shaped(BaseLLM):
-        def call(self, messages, response_model=None):
-            return {"ok": True} if response_model else "text"
-
-    class Kept(BaseLLM):
-        @functools.lru_cache  # noqa: B019
-        def call(self, text):
-            return f"kept {text}"
-
-    def calls():
-        renamed, shaped = Renamed(), Shaped()
-        said = [Static().call("x"), renamed.call(prompt="x"), renamed.call(), shaped.call("x"), Kept().call("x")]
-        return [*map(str, said), shaped.call("x", response_model=dict)]
-
-    expected = ["static", "renamed str", "renamed str", "text", "kept x", {"ok": True}]
-    assert calls() == expected
-    expected[1] = "renamed list"
-    assert flow(calls, checkpoint=on_disk()).kickoff(run_id="r") == expected
-
-
-def test_the_call_that_a_class_of_models_defines_is_plain_elsewhere(on_disk):
-    llm = Own()
-
-    def helper():
-        return llm.call([{"role": "user", "content": "x"}])
-
-    @flow(checkpoint=on_disk())
-    async def waits():
-        return helper()
-
-    outside = llm.call([{"role": "user", "content": "outside"}])
-    assert (outside, type(outside)) == ("re: outside", str)
-    assert waits.kickoff(run_id="w") == "re: x"
-    with History(on_disk().location) as history:
-        assert [one.kind for one in history.run("w").steps] == ["flow"]
+    with history(setting) as found:
+        assert [one.address for one in found.run("r").steps if one.kind == "llm"] == ["llm#1", "agent:A/llm#1"]
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, None])
@@ -429,19 +312,8 @@ def test_where_a_call_is_a_plain_one(on_disk):
     assert streams.kickoff(run_id="s") == "re: y"
     with pytest.raises(OnLoopThread, match="await ask"):
         blocks_its_loop.kickoff(run_id="b")
-    with History(on_disk().location) as history:
-        assert [one.kind for one in history.run("s").steps] == ["flow"]
-
-
-def test_a_model_of_your_own_is_given_tools_in_a_form_of_its_own_in_a_run_too(on_disk):
-    tools, told = [{"name": "lookup", "input_schema": {}}], []
-    llm = ScriptedLLM(lambda messages, tools=(): told.append(tools) or "fine")
-
-    @flow(checkpoint=on_disk())
-    def one():
-        return str(llm.call("x", tools=tools))
-
-    assert (llm.call("x", tools=tools), one.kickoff(run_id="r"), told) == ("fine", "fine", [tools, tools])
+    with history(on_disk()) as found:
+        assert [one.kind for one in found.run("s").steps] == ["flow"]
 
 
 def test_a_preview_asks_no_model_in_a_plain_call_either(on_disk):
