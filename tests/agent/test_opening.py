@@ -1,4 +1,4 @@
-"""How a conversation opens: an agent's own templates, the date, and models that take no system message."""
+"""How a conversation opens: the messages it is given, its own templates, the date, models that take no system message."""
 
 from __future__ import annotations
 
@@ -120,3 +120,39 @@ def test_an_agent_alone_knows_the_date_too():
     who.kickoff("go")
     asked = who.llm.calls[0][0]["content"]
     assert any(f"The date today is {at:%Y-%m-%d}." in asked for at in (before, datetime.now().astimezone()))
+
+
+@pytest.mark.parametrize(
+    ("messages", "problem"),
+    [
+        ([], r"messages is \[\]; wanted a text, or a list of"),
+        (7, "messages is 7; wanted a text"),
+        (["hello"], "wanted a text, or a list of"),
+        ([{"role": "user"}], "wanted a text, or a list of"),
+        ([{"role": "human", "content": "x"}], r"messages\[0\]: the role is 'human'; write 'user'"),
+        ([{"role": "usr", "content": "x"}], r"the role is 'usr'; did you mean 'user'"),
+        (
+            [{"role": "user", "content": "x"}, {"role": "user", "content": 7}],
+            r"messages\[1\]: the content is 7; wanted",
+        ),
+        ([{"role": "user", "content": None}], "the content is None; wanted a text"),
+        ([{"role": "user", "content": []}], "the content is an empty list"),
+        ([{"role": "user", "content": ["x"]}], "a part of the content is 'x'; wanted"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "wanted its text"),
+    ],
+)
+def test_messages_that_no_model_takes_are_told_before_anything_is_paid(messages, problem):
+    with pytest.raises(ConfigError, match=problem):
+        pilot().kickoff(messages)
+
+
+def test_a_message_with_calls_needs_no_content():
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    asked = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "seen"},
+    ]
+    who = pilot()
+    assert who.kickoff(asked).raw == "done"
+    assert who.llm.calls[0][2] == {**asked[1], "content": None}
