@@ -15,6 +15,11 @@ from tests import children
 from tests.cli.flows_program import FLOWS
 from tests.cli.recorded_runs import CREWLITE, fill
 
+if os.name == "posix":
+    import fcntl
+    import pty
+    import termios
+
 CREWS = '''
 import asyncio, os
 from pathlib import Path
@@ -90,6 +95,22 @@ class Shop:
     def begin(self, *words, started=(), **environment):
         return children.Child([*started, *CREWLITE, *words], **self._options(environment))
 
+    def at_terminal(self, *words, piped=True, **environment):
+        """A command that was begun at a terminal of its own, and that terminal. Only what it answers goes to a pipe, if to any."""
+        leader, follower = pty.openpty()
+        process = children.Child(
+            [*CREWLITE, *words],
+            cwd=self.path,
+            env=self.environment(TERM="xterm", **environment),
+            stdin=follower,
+            stdout=children.PIPE if piped else follower,
+            stderr=follower,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(follower)
+        return process, leader
+
     def do(self, *words, **environment):
         return children.run([*CREWLITE, *words], **self._options(environment))
 
@@ -110,6 +131,11 @@ class Shop:
         if done.exception and not isinstance(done.exception, SystemExit):
             raise done.exception
         return SimpleNamespace(returncode=done.exit_code, stdout=done.stdout, stderr=done.stderr)
+
+    def run(self, code, *words):
+        """As `ask`, to run what this code calls `make`."""
+        (self.path / "broken.py").write_text(f"import crews\nfrom crewlite import *\n{code}")
+        return self.ask("run", "broken:make", *words)
 
     def lines(self, *words):
         """The JSON lines that a command tells."""

@@ -16,6 +16,7 @@ from crewlite import Agent, History
 from crewlite.cli.main import checkpoint, main
 from crewlite.errors import BranchConflictError
 from crewlite.flow import flow, step
+from crewlite.texts.resuming import without_advice
 from tests import children
 from tests.docs.pages import MODULES, PACKAGE, PAGES, blocks
 
@@ -139,3 +140,18 @@ def test_every_command_that_is_advised_exists_with_its_options():
     found = dict(advised())
     assert len(found) > 100
     assert {where: unknown for where, line in found.items() if (unknown := unknown_in(line))} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("It is gone. Start the run again to go on.", "It is gone."),
+        ("Raise timeout=, or start the run again to go on.", "Raise timeout=."),
+        ("Raise its limit, or start the same run again to go on.", "Raise its limit."),
+        ("Change the model, then start the run again.", "Change the model."),
+        ("No text. Start the run again to retry.", "No text."),
+        ("Start the run again for a new attempt, or relax.", "Start the run again for a new attempt, or relax."),
+    ],
+)
+def test_the_advice_of_the_library_gives_way_to_that_of_the_command(text, left):
+    assert without_advice(text) == left

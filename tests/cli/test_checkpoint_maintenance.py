@@ -15,8 +15,7 @@ from crewlite.cli.main import main
 from crewlite.errors import JournalCorrupt
 from crewlite.testing import ScriptedLLM
 from tests import children
-
-CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
+from tests.cli.recorded_runs import CREWLITE
 
 
 def kick_off(location, run_id, *, count=3, fails=False):

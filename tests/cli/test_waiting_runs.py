@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import sys
 import time
 
 import pytest
@@ -13,10 +12,7 @@ from crewlite import History
 from crewlite.cli.main import main
 from crewlite.errors import Suspended
 from crewlite.flow import ask, flow
-from tests import children
 from tests.children import posix
-
-CREWLITE = [sys.executable, "-c", "from crewlite.cli.main import main; main(prog_name='crewlite')"]
 
 
 def answered(flows, ref, *words):
@@ -236,23 +232,7 @@ def test_ctrl_c_at_a_question_leaves_a_run_that_waits(flows):
 
 
 def at_terminal(flows):
-    import fcntl
-    import pty
-    import termios
-
-    leader, follower = pty.openpty()
-    process = children.Child(
-        [*CREWLITE, "run", "flows:publish", "--input", "text=x", "--run-id", "p"],
-        cwd=flows.path,
-        env=flows.environment(COLUMNS="100", LINES="24", TERM="xterm"),
-        stdin=follower,
-        stdout=children.PIPE,
-        stderr=follower,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(follower)
-    return process, leader
+    return flows.at_terminal("run", "flows:publish", "--input", "text=x", "--run-id", "p", COLUMNS="100", LINES="24")
 
 
 def until(leader, words):
