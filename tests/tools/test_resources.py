@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import signal
 import sys
 import textwrap
-import time
 
 import pytest
 
-from crewlite import (
-    Agent,
-    BaseLLM,
-    BaseTool,
-    CheckpointConfig,
-    Crew,
-    Task,
-    ToolCall,
-    idempotency_key,
-    tool,
-)
-from crewlite.errors import ConfigError, Suspended
+from crewlite import Agent, BaseLLM, BaseTool, CheckpointConfig, Crew, Task, ToolCall, idempotency_key, tool
+from crewlite.errors import Suspended
 from crewlite.flow import flow, step
 from crewlite.testing import ScriptedLLM
 from tests import children
+from tests.agent.alone import agent
 
 
 class Echo:
@@ -95,10 +84,6 @@ def served():
         asyncio.run(asyncio.wait_for(whole(), 60))
 
     return run
-
-
-def agent(*replies, tools=()) -> Agent:
-    return Agent(role="Caller", goal="call", llm=ScriptedLLM([*replies]), tools=list(tools))
 
 
 def say(word: str) -> ToolCall:
@@ -285,118 +270,6 @@ def test_a_crew_in_a_flow_holds_it_until_the_flow_ends(served):
     served(test)
 
 
-def test_the_model_is_told_that_it_cannot_be_made_ready_and_the_next_call_tries_again():
-    class Late(BaseTool):
-        name: str = "late"
-        description: str = "Ready at the second try."
-        tries: int = 0
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.log: list[str] = []
-
-        async def ready(self) -> None:
-            self.log.append("ready")
-            if len(self.log) == 1:
-                raise ConnectionError("nobody listens")
-
-        async def aclose(self) -> None:
-            self.log.append("aclose")
-
-        def _run(self) -> str:
-            return "well"
-
-    late = Late()
-    caller = agent(ToolCall("late"), ToolCall("late"), "done", tools=[late])
-    assert caller.kickoff("Go").raw == "done"
-    told = [m["content"] for m in caller.llm.calls[-1] if m["role"] == "tool"]
-    assert told == ["Tool late failed: ConnectionError: nobody listens", "well"]
-    assert late.log == ["ready", "ready", "aclose"]
-
-
-def test_a_ready_that_is_the_authors_mistake_or_takes_too_long():
-    class Wrong(BaseTool):
-        name: str = "wrong"
-        description: str = "Never ready."
-        closed: bool = False
-
-        async def ready(self) -> None:
-            if self.timeout is None:
-                raise ConfigError("no port is set")
-            await asyncio.sleep(60)
-
-        async def aclose(self) -> None:
-            raise AssertionError("what was never ready is not closed")
-
-        def _run(self) -> str:
-            return ""
-
-    with pytest.raises(ConfigError, match="no port is set"):
-        agent(ToolCall("wrong"), "done", tools=[Wrong()]).kickoff("Go")
-    caller = agent(ToolCall("wrong"), "done", tools=[Wrong(timeout=0.05, effect="once")])
-    assert caller.kickoff("Go").raw == "done"
-    assert caller.llm.calls[-1][-1]["content"] == "Tool wrong failed: TimeoutError: ready() did not end within 0.05 s"
-
-
-def test_a_run_that_is_cancelled_while_it_is_made_ready_does_not_wait_for_it():
-    class Slow(BaseTool):
-        name: str = "slow"
-        description: str = "Slow to be ready."
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.log: list[str] = []
-
-        async def ready(self) -> None:
-            self.log.append("begins")
-            try:
-                await asyncio.sleep(60)
-            finally:
-                self.log.append("is cut")
-
-        async def aclose(self) -> None:
-            self.log.append("aclose")
-
-        def _run(self) -> str:
-            return ""
-
-    slow = Slow()
-
-    async def test() -> None:
-        run = asyncio.ensure_future(agent(ToolCall("slow"), tools=[slow]).akickoff("Go"))
-        while not slow.log:
-            await asyncio.sleep(0.005)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-
-    before = time.monotonic()
-    asyncio.run(test())
-    assert time.monotonic() - before < 20
-    assert slow.log == ["begins", "is cut"]
-
-
-@pytest.mark.parametrize("error", [OSError("the line with s3cret-word is dead"), SystemExit(3)])
-def test_an_error_of_aclose_is_logged_without_secrets_and_the_result_stays(error, caplog):
-    from pydantic import SecretStr
-
-    class Rough(BaseTool):
-        name: str = "rough"
-        description: str = "Closes badly."
-        token: SecretStr = SecretStr("s3cret-word")
-
-        async def aclose(self) -> None:
-            raise error
-
-        def _run(self) -> str:
-            return ""
-
-    with caplog.at_level(logging.WARNING, "crewlite"):
-        assert agent(ToolCall("rough"), "done", tools=[Rough()]).kickoff("Go").raw == "done"
-    assert "aclose() of Rough raised" in caplog.text
-    assert "s3cret-word" not in caplog.text
-
-
 def test_a_model_is_made_ready_once_and_closed_with_the_run():
     log = []
 
@@ -417,13 +290,6 @@ def test_a_model_is_made_ready_once_and_closed_with_the_run():
     crew = Crew(agents=[one], tasks=[Task(description=what, expected_output="text", agent=one) for what in "ab"])
     assert crew.kickoff().raw == "done"
     assert log == ["ready", "call", "call", "call", "aclose"]
-
-
-@pytest.mark.parametrize("verb", ["ready", "aclose"])
-def test_one_that_is_not_async_is_refused(verb):
-    blocking = type("Blocking", (BaseTool,), {verb: lambda self: None, "_run": lambda self: ""})
-    with pytest.raises(ConfigError, match=f"{verb} of Blocking is awaited; write async def {verb}"):
-        blocking(name="b", description="c")
 
 
 CHILD = """
