@@ -3,69 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 import pytest
-from hypothesis import given, settings, strategies as st
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, durable, tool
-from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism, OnLoopThread, Suspended
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, ToolCall, tool
+from crewlite.errors import ChangeUnused, ConfigError, InDoubt, NonDeterminism, OnLoopThread
 from crewlite.events import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.flow import ask, flow, sleep_for, step
 from crewlite.runtime.kickoffs.fork import forked_in_memory
-from crewlite.state import InMemoryProvider
-from crewlite.state.reading.fitting import Typed
 from crewlite.testing import ScriptedLLM
-
-ran = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_ran():
-    ran.clear()
-
-
-def did():
-    ran.append(durable.scope().address)
-
-
-@step
-def fetch(n):
-    did()
-    return {"number": n * 10, "text": f"the number {n * 10}"}
-
-
-@step
-def add(a, b):
-    did()
-    return a + b
-
-
-@step
-def tell(text):
-    did()
-    return text.upper()
-
-
-def verdicts(preview):
-    return {line.address: line.verdict for line in preview}
-
-
-def told(preview):
-    return {line.address: f"{line.verdict}: {line.why}" for line in preview}
+from tests.flow.previewed import add, fetch, ran, tell, told, verdicts
 
 
 @pytest.fixture
-def stored():
-    """A store in memory."""
-    provider = InMemoryProvider()
-    return lambda **fields: CheckpointConfig(location="x", provider=provider, **fields)
-
-
-@pytest.fixture
-def sums(stored):
-    @flow(checkpoint=stored())
+def sums(memory):
+    @flow(checkpoint=memory())
     def sums(one, other, third=None):
         a, b = fetch.submit(one), fetch.submit(other)
         total = add(a.result()["number"], b.result()["number"])
@@ -77,7 +30,7 @@ def sums(stored):
     return sums
 
 
-def test_a_preview_of_a_fork_of_a_lone_agent_knows_what_its_model_is_asked(stored):
+def test_a_preview_of_a_fork_of_a_lone_agent_knows_what_its_model_is_asked(memory):
     @tool
     def look() -> str:
         """Look."""
@@ -87,7 +40,7 @@ def test_a_preview_of_a_fork_of_a_lone_agent_knows_what_its_model_is_asked(store
         heard = [message["content"] for message in messages if message["role"] == "tool"]
         return f"take {heard[0]}" if heard else ToolCall("look", {})
 
-    scout = Agent(role="Scout", goal="g", llm=ScriptedLLM(says), tools=[look], checkpoint=stored())
+    scout = Agent(role="Scout", goal="g", llm=ScriptedLLM(says), tools=[look], checkpoint=memory())
     scout.kickoff("Look out.", run_id="r")
     preview = scout.fork("r", edits={"tool:look": "sun"}).preview()
     assert verdicts(preview) == {"llm#1": "reused", "tool:look": "reused", "llm#2": "runs"}
@@ -179,70 +132,20 @@ def test_it_writes_nothing_emits_nothing_and_takes_no_claim(on_disk, tmp_path):
         assert history.run("r/x").at_work is None
 
 
-def test_a_run_that_is_at_work_may_be_previewed(stored):
+def test_a_run_that_is_at_work_may_be_previewed(memory):
     seen = []
 
     @step
     def look():
         seen.append(busy.preview(from_checkpoint="r"))
 
-    @flow(checkpoint=stored())
+    @flow(checkpoint=memory())
     def busy(n):
         add(n, 1)
         look()
 
     busy.kickoff(1, run_id="r")
     assert told(seen[0]) == {"step:add": "reused: is recorded", "step:look": "runs: was never recorded"}
-
-
-def test_a_question_waits_unless_it_was_answered(stored):
-    @flow(checkpoint=stored())
-    def publish(text):
-        return tell(text) if ask(f"Publish {text}?", bool, name="ok") else "dropped"
-
-    publish.kickoff("a", run_id="r", answers={"human:ok": True})
-    again = publish.fork("r", branch="x", rerun=["human:ok"]).preview()
-    assert told(again) == {
-        "human:ok": "runs: is to run again and waits for an answer",
-        "step:tell": "reused: is recorded",
-    }
-    other = publish.fork("r", branch="y", inputs={"text": "b"}).preview()
-    assert told(other)["human:ok"] == "runs: asks another question than the recorded one and waits for an answer"
-
-
-def test_an_answer_that_was_given_meanwhile_is_to_one_question(stored):
-    @flow(checkpoint=stored())
-    def publish(text):
-        return ask(f"Publish {text}?", bool, name="ok")
-
-    with pytest.raises(Suspended):
-        publish.kickoff("a", run_id="r")
-    waits = told(publish.preview(from_checkpoint="r"))
-    assert waits == {"human:ok": "runs: waits for an answer"}
-    with History("x", stored().provider, make=True) as history:
-        history.answer("r", "human:ok", True)
-    assert told(publish.preview(from_checkpoint="r")) == {"human:ok": "reused: was answered"}
-    assert told(publish.fork("r", branch="x", inputs={"text": "b"}).preview()) == waits
-
-
-@pytest.mark.parametrize(
-    ("typed", "wanted"), [('{"a": 1}', "reused: was answered"), ("a", "runs: waits for an answer")]
-)
-def test_an_answer_that_was_typed_ahead_is_read_as_the_run_will_read_it(stored, typed, wanted):
-    broken = [True]
-
-    @flow(checkpoint=stored())
-    def counts():
-        if broken:
-            raise KeyError
-        return ask("How many?", dict[str, int], name="count")
-
-    with pytest.raises(KeyError):
-        counts.kickoff(run_id="r")
-    broken.clear()
-    with History("x", stored().provider, make=True) as history:
-        history.answer("r", "human:count", Typed(typed))
-    assert told(counts.preview(from_checkpoint="r")) == {"human:count": wanted}
 
 
 def test_a_damaged_branch_does_not_keep_another_from_being_foreseen(tmp_path):
@@ -259,8 +162,8 @@ def test_a_damaged_branch_does_not_keep_another_from_being_foreseen(tmp_path):
     assert told(forked.preview()) == {"step:add": "runs: asks another question than the recorded one"}
 
 
-def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(stored):
-    @flow(checkpoint=stored())
+def test_what_is_no_longer_asked_for_is_told_and_so_is_an_edit_in_vain(memory):
+    @flow(checkpoint=memory())
     def counts(n):
         return sum(add(i, 1) for i in range(n))
 
@@ -288,8 +191,8 @@ def tells(n):
     return add(n, n)
 
 
-def test_an_edit_in_vain_is_foretold_also_inside_a_step_and_where_the_preview_ends_early(stored):
-    @flow(checkpoint=stored())
+def test_an_edit_in_vain_is_foretold_also_inside_a_step_and_where_the_preview_ends_early(memory):
+    @flow(checkpoint=memory())
     def counts():
         found = fetch(1)["number"]
         if found == 10:
@@ -316,7 +219,7 @@ def test_an_edit_in_vain_is_foretold_also_inside_a_step_and_where_the_preview_en
     assert "ChangeUnused" not in ends
 
 
-def test_a_call_in_doubt_is_foretold(stored):
+def test_a_call_in_doubt_is_foretold(memory):
     lives = []
 
     @step(effect="once")
@@ -324,7 +227,7 @@ def test_a_call_in_doubt_is_foretold(stored):
         lives[0].cancel()
         await asyncio.sleep(60)
 
-    @flow(checkpoint=stored())
+    @flow(checkpoint=memory())
     async def sends():
         return await send(1)
 
@@ -343,7 +246,7 @@ def test_a_call_in_doubt_is_foretold(stored):
         forked.kickoff()
 
 
-def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(stored):
+def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(memory):
     agent = Agent(role="Clerk", goal="g", llm=ScriptedLLM(lambda messages: messages[1]["content"].split("\n")[0]))
     tasks = [Task(name=name, description=f"{name} {{topic}}", expected_output="e", agent=agent) for name in ("a", "b")]
     crew = Crew(name="desk", tasks=tasks)
@@ -356,7 +259,7 @@ def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(
     def inner(n):
         return add(n, 5)
 
-    @flow(checkpoint=stored())
+    @flow(checkpoint=memory())
     def whole(n, topic):
         return [outer(n), inner.kickoff(n), crew.kickoff({"topic": topic}).raw]
 
@@ -377,10 +280,10 @@ def test_crews_and_flows_in_a_flow_are_told_by_their_steps_and_steps_as_a_whole(
     assert verdicts(deep.preview())["flow:inner/step:add"] == "runs"
 
 
-def test_what_the_kickoff_would_refuse_the_preview_refuses(stored):
+def test_what_the_kickoff_would_refuse_the_preview_refuses(memory):
     size = [3]
 
-    @flow(checkpoint=stored())
+    @flow(checkpoint=memory())
     def counts(n):
         return sum(add(i, 1) for i in range(size[0]))
 
@@ -392,7 +295,7 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(stored):
     forked = counts.fork("r", inputs={"n": 4})
     assert verdicts(forked.preview())["step:add#3"] == "dropped"
 
-    @flow(checkpoint=stored())
+    @flow(checkpoint=memory())
     def stops(n):
         for i in range(size[0]):
             add(i, 1)
@@ -406,7 +309,7 @@ def test_what_the_kickoff_would_refuse_the_preview_refuses(stored):
     assert stopped.preview().ends
     size[0] = 0
 
-    @flow(name="stops", checkpoint=stored())
+    @flow(name="stops", checkpoint=memory())
     def ends(n):
         return n
 
@@ -424,56 +327,3 @@ def test_on_the_loop_that_would_do_it_one_is_told_what_to_await():
         match=r"preview\(\) was called on the thread of a running event loop.*: write `await flow.apreview\(...\)`",
     ):
         pipeline.kickoff()
-
-
-class Life:
-    number = 1
-
-
-@step
-def node(kind, *given):
-    did()
-    moving = Life.number if kind % 2 else 0
-    return [(kind + moving + sum(sum(one) if isinstance(one, list) else one for one in given)) % 9, kind]
-
-
-def grown(plan, inputs):
-    """Steps that are given inputs, numbers, or what steps before them returned, as it is."""
-    made = []
-    for kind, sources in plan:
-        of = [made[n % len(made)] if made and n >= 0 else inputs[n % len(inputs)] for n in sources]
-        made.append(node(kind, *of))
-    return made
-
-
-plans = st.lists(st.tuples(st.integers(0, 5), st.lists(st.integers(-3, 8), max_size=3)), min_size=1, max_size=9)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    plan=plans,
-    inputs=st.lists(st.integers(0, 4), min_size=1, max_size=3),
-    others=st.lists(st.integers(0, 4), min_size=1, max_size=3),
-    edited=st.sets(st.integers(0, 8), max_size=2),
-    again=st.sets(st.integers(0, 8), max_size=2),
-)
-def test_what_it_says_is_reused_does_not_run_and_what_it_says_runs_does(plan, inputs, others, edited, again):
-    places = ["step:node", *(f"step:node#{n}" for n in range(2, len(plan) + 1))]
-
-    @flow(checkpoint=CheckpointConfig(location="x", provider=InMemoryProvider()))
-    def tree(plan, inputs):
-        return grown(plan, inputs)
-
-    Life.number = 1
-    tree.kickoff(plan, inputs, run_id="r")
-    edits = {places[n]: [n, n] for n in edited if n < len(places)}
-    rerun = [places[n] for n in again if n < len(places) and places[n] not in edits]
-    forked = tree.fork("r", branch="x", edits=edits, rerun=rerun, inputs={"inputs": others})
-    Life.number = 2
-    ran.clear()
-    seen = verdicts(forked.preview())
-    assert ran == []
-    forked.kickoff()
-    assert list(seen) == places
-    assert Counter(ran).keys() <= {at for at in places if seen[at] in ("runs", "may run")}
-    assert {at for at in places if seen[at] == "runs"} <= set(ran)
