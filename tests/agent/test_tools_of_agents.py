@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from crewlite import BaseTool, ToolCall, idempotency_key, tool
+from crewlite import Agent, BaseTool, Crew, Task, ToolCall, idempotency_key, tool
 from crewlite.errors import ConfigError
-from crewlite.testing import EventRecorder
+from crewlite.events import LLMCallCompletedEvent, ToolUsageFinishedEvent
+from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.agent.alone import agent, shout
 from tests.parts import Stop
 
@@ -164,3 +165,46 @@ def test_a_tool_may_answer_for_a_lone_agent_also_after_a_stop(config):
     assert who.kickoff(run_id="r").raw == "so!"
     assert who.kickoff(run_id="r").raw == "so!"
     assert (said, len(who.llm.calls)) == (["so"], 3)
+
+
+def test_a_name_that_services_refuse_is_offered_under_a_safe_one_and_found_under_both():
+    calls = []
+
+    @tool("Search the web", max_usage_count=2)
+    def search(query: str) -> str:
+        """Search."""
+        calls.append(query)
+        return f"found {query}"
+
+    offered = []
+
+    def reply(messages, tools):
+        offered.append([item["function"]["name"] for item in tools])
+        turns = [("Search_the_web", "a"), ("Search the web", "b"), ("Search_the_web", "c")]
+        done = sum(message["role"] == "tool" for message in messages)
+        return ToolCall(turns[done][0], {"query": turns[done][1]}) if done < 3 else "done"
+
+    with EventRecorder() as events:
+        Agent(role="W", goal="g", llm=ScriptedLLM(reply), tools=[search]).kickoff("go")
+    assert set(map(tuple, offered)) == {("Search_the_web",)}
+    assert calls == ["a", "b"]
+    assert {event.tool_name for event in events.of(ToolUsageFinishedEvent)} == {"Search the web"}
+    assert len(events.of(LLMCallCompletedEvent)) == 4
+
+
+def test_a_tool_of_the_task_takes_the_place_of_one_of_the_agent():
+    @tool("shout")
+    def whisper(text: str) -> str:
+        """Whisper."""
+        return text.lower()
+
+    offered = []
+
+    def reply(messages, tools):
+        offered.extend(item["function"]["description"] for item in tools)
+        return "done" if messages[-1]["role"] == "tool" else ToolCall("shout", {"text": "Hi"})
+
+    who = Agent(role="W", goal="g", llm=ScriptedLLM(reply), tools=[shout])
+    Crew(tasks=[Task(description="d", expected_output="x", agent=who, tools=[whisper])]).kickoff()
+    assert offered == ["Whisper.", "Whisper."]
+    assert who.llm.calls[-1][-1]["content"] == "hi"
