@@ -1,24 +1,17 @@
-"""The house stands: imports run downward, nothing heavy loads early, and no name hides another."""
+"""The house stands: imports run downward, files stay short, and what is made in one place is made nowhere else."""
 
 from __future__ import annotations
 
 import ast
-import json
-import pkgutil
 import re
 import sys
-import textwrap
 from functools import cache
 from pathlib import Path
-from typing import TypeGuard
 
 import pytest
 
-import crewlite
 from crewlite import kinds
-from tests import children
-
-ROOT = Path(crewlite.__file__).parent
+from tests.ground.modules import ROOT, is_text, modules
 
 FLOORS = {
     "ground": {
@@ -40,13 +33,7 @@ FLOORS = {
     "reading it": {"state.reading", "state.comparing", "state.subscriber", "state.shared"},
     "changing it": {"state.verbs", "state.values"},
     "a run's state": {"state.runtime"},
-    "all runs": {
-        "state.run_history",
-        "state.stored_runs",
-        "state.run_page",
-        "state.history",
-        "state",
-    },
+    "all runs": {"state.run_history", "state.stored_runs", "state.run_page", "state.history", "state"},
     "steps of a run": {"runtime.steps", "runtime"},
     "people": {"runtime.people"},
     "the main thread": {"runtime.main_thread"},
@@ -57,17 +44,6 @@ FLOORS = {
     "roof": {"cli", "console", "testing", "tui", "__main__"},
 }
 ORDER = list(FLOORS)
-HEAVY = ("litellm", "sqlite_utils", "jinja2", "rich", "click", "textual", "sqlite3")
-
-
-@cache
-def modules() -> dict[str, Path]:
-    """Every module of the package, by its dotted name."""
-    found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = path.relative_to(ROOT.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
 
 
 def floor(module: str) -> str:
@@ -166,10 +142,7 @@ def test_no_module_imports_its_neighbours_inside_a_function():
 AGAINST_THE_ORDER = {
     ("crewlite.llm.base", "crewlite.agent.bare_call"): "a model loads without the engine",
     ("crewlite.recovery.classify", "crewlite.agent.classifier"): "only classifiers that ask a model load it",
-    (
-        "crewlite.runtime.steps.deciding",
-        "crewlite.runtime.people.suspending",
-    ): "it asks a person, which is a step like any",
+    ("crewlite.runtime.steps.deciding", "crewlite.runtime.people.suspending"): "it asks a person, a step like any",
     ("crewlite.runtime.kickoffs.engine", "crewlite.console.progress"): "verbose runs alone attach it",
     ("crewlite.runtime.kickoffs.engine", "crewlite.console.log_file"): "only runs that write one attach it",
     ("crewlite.runtime.main_thread.sync_bridge", "crewlite.cli.uncaught"): "only runs that fail or are cut load it",
@@ -250,10 +223,6 @@ def test_kinds_of_steps_are_compared_in_their_table_alone():
     assert found == []
 
 
-def is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
-
-
 def test_commits_are_typed_wherever_they_are_made_or_read():
     parts = {"commit", "parts", "checkpoint", "claim"}
     untyped = {"dict[str, Any]", "JsonObject", "Mapping[str, Any]", "Any"}
@@ -268,173 +237,6 @@ def test_commits_are_typed_wherever_they_are_made_or_read():
                 assert found not in untyped, (
                     f"{module}:{node.lineno}: {name} is {found}; see crewlite/state/format/commit.py"
                 )
-
-
-def ask(code: str) -> object:
-    """What a fresh interpreter prints as JSON."""
-    done = children.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.mark.parametrize(
-    "code", ["import crewlite", "from crewlite import Agent, Crew, Task", "import crewlite.events"]
-)
-def test_importing_the_package_loads_nothing_heavy(code):
-    loaded = ask(f"{code}\nimport json, sys\nprint(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))")
-    assert set(HEAVY) & set(loaded) == set()
-
-
-def test_importing_the_package_loads_none_of_its_rooms():
-    loaded = ask("import crewlite, json, sys\nprint(json.dumps([m for m in sys.modules if m.startswith('crewlite.')]))")
-    assert loaded == []
-
-
-def test_a_definition_loads_of_the_record_and_the_engine_only_what_it_says_itself():
-    code = "from crewlite import Agent, Crew, Task\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    loaded = [name for name in ask(code) if name.startswith(("crewlite.state.", "crewlite.runtime."))]
-    engine = [
-        "crewlite.runtime.kickoffs",
-        "crewlite.runtime.kickoffs.definition_verbs",
-        "crewlite.runtime.kickoffs.request",
-        "crewlite.runtime.kickoffs.runnable",
-    ]
-    assert loaded == [*engine, "crewlite.state.config"]
-
-
-def test_a_definition_loads_nothing_that_only_a_kickoff_or_an_error_needs():
-    code = "from crewlite import Agent, Crew, Task\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    later = {"concurrent.futures", "crewlite.crew.learned", "crewlite.crew.scores", "crewlite.system.disk", "difflib"}
-    assert not later & set(ask(code))
-
-
-FIRST = """
-import json, sys
-from crewlite import Agent, CheckpointConfig, Crew, Task
-from crewlite.testing import ScriptedLLM
-
-agent = Agent(role="Writer", goal="write", backstory="", llm=ScriptedLLM(["yes"]))
-task = Task(description="say yes", expected_output="yes", agent=agent)
-Crew(agents=[agent], tasks=[task], checkpoint=CheckpointConfig(location={place!r})).kickoff()
-print(json.dumps([name.removeprefix("crewlite.") for name in sys.modules]))
-"""
-LATER = """agent.delegation agent.guarding agent.reasoning crew.learned crew.planning
-    events.types.guardrail_events events.types.knowledge_events events.types.trial_events
-    knowledge.passages runtime.exploring runtime.kickoffs.handle runtime.kickoffs.joining runtime.kickoffs.preview
-    runtime.kickoffs.resume_checks state.providers.memory state.providers.sqlite
-    state.verbs.fork state.verbs.transfer"""
-ANY = """events.types.checkpoint_events events.types.recovery_events events.types.step_events
-    runtime.people.suspending state.journal.compaction"""
-
-
-def test_a_first_kickoff_loads_nothing_that_only_other_runs_need(tmp_path):
-    """Such as what a plan, a resume, a fork or another store needs: what the program says before anything is paid."""
-    loaded = set(ask(FIRST.format(place=str(tmp_path / "store"))))
-    assert not set(LATER.split()) & loaded
-    assert set(ANY.split()) <= loaded  # what any run may come to
-    assert {f"crewlite.{name}" for name in LATER.split()} <= modules().keys()
-
-
-SECOND = """
-import json, sys
-from crewlite import Agent, CheckpointConfig, ConditionalTask, Crew, Task
-from crewlite.testing import ScriptedLLM
-
-class Looking(ScriptedLLM):
-    async def acall(self, request):
-        before.append(set(sys.modules))
-        return await super().acall(request)
-
-def task(agent, **more):
-    return Task(description="say yes", expected_output="yes", agent=agent, **more)
-
-before = []
-llm = Looking(["yes", {reply}, "yes"])
-first = Agent(role="Writer", goal="write", backstory="", llm=llm)
-second = Agent(role="Reader", goal="read", backstory="", llm=llm, {agent})
-more = {{{task}}}
-later = ConditionalTask(description="say yes", expected_output="yes", agent=second, **more) if "condition" in more else task(second, **more)
-store = CheckpointConfig(location={place!r})
-crew = Crew(agents=[first, second], tasks=[task(first), later], checkpoint=store)
-crew.kickoff()
-print(json.dumps(sorted(name for name in sys.modules.keys() - before[0] if name.startswith("crewlite."))))
-"""
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {},
-        {"task": "'callback': lambda output: None"},
-        {"task": "'condition': lambda output: True"},
-        {"task": "'guardrail': lambda output: (True, output)"},
-        {"agent": "knowledge_sources=[StringKnowledgeSource(content='say yes')]"},
-        {"agent": "allow_delegation=True"},
-        {"agent": "reasoning=True", "reply": '\'{"steps": ["say it"]}\''},
-        {"reply": "TimeoutError('slow')"},
-    ],
-    ids=str,
-)
-def test_what_the_later_tasks_of_a_crew_come_to_is_loaded_before_its_first_step(tmp_path, said):
-    """As an import in the middle of a run may find no free file descriptor, or another release on the disk."""
-    parts = {"task": "", "agent": "", "reply": "'yes'"} | said
-    imports = "from crewlite.knowledge import StringKnowledgeSource\n" if "knowledge" in parts["agent"] else ""
-    assert ask(imports + SECOND.format(place=str(tmp_path / "store"), **parts)) == []
-
-
-LOOK = """
-    def names():
-        return {name: [type(getattr(crewlite, name)).__name__, getattr(getattr(crewlite, name), "__module__", "")]
-                for name in crewlite.__all__}
-
-    def submodules():
-        for info in pkgutil.walk_packages(crewlite.__path__, "crewlite."):
-            if not info.name.endswith("__main__"):
-                importlib.import_module(info.name)
-"""
-
-
-def test_no_public_name_is_hidden_by_a_submodule_in_either_order():
-    start = "import crewlite, importlib, json, pkgutil\n" + textwrap.dedent(LOOK)
-    names_first = ask(start + "first = names(); submodules()\nprint(json.dumps([first, names()]))")
-    modules_first = ask(start + "submodules()\nprint(json.dumps(names()))")
-    assert names_first[0] == names_first[1] == modules_first
-    assert not [name for name, (kind, _) in modules_first.items() if kind in ("module", "_Lazy")]
-
-
-def test_no_public_name_of_any_room_is_the_name_of_a_module_in_it():
-    for module, path in modules().items():
-        if path.name == "__init__.py":
-            own = __import__(module, fromlist=["x"])
-            inside = {info.name for info in pkgutil.iter_modules([str(path.parent)])}
-            assert not inside & set(getattr(own, "__all__", ())), module
-
-
-def test_no_two_classes_of_the_record_and_the_engine_have_one_name():
-    """Nor do a class and a type: a reader who knows one of them would misread the other."""
-    homes: dict[str, list[str]] = {}
-    for module, path in modules().items():
-        if module.startswith(("crewlite.state.", "crewlite.runtime.")):
-            for name in re.findall(
-                r"(?m)^(?:class (?=[A-Z])|(?=[A-Z]\w+ = \w+\[))(\w+)", path.read_text(encoding="utf-8")
-            ):
-                homes.setdefault(name, []).append(module)
-    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
-
-
-def test_every_public_name_is_there():
-    for module, path in modules().items():
-        if path.name == "__init__.py":
-            own = __import__(module, fromlist=["x"])
-            assert not [name for name in getattr(own, "__all__", ()) if not hasattr(own, name)], module
-    with pytest.raises(AttributeError, match="crewlite has no 'Agnet'"):
-        _ = crewlite.Agnet
-    assert set(crewlite.__all__) <= set(dir(crewlite))
 
 
 def test_child_processes_are_started_by_the_one_helper():

@@ -12,7 +12,7 @@ from crewlite.events import TaskStartedEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.testing import ScriptedLLM
 from crewlite.texts.logs import logger
-from tests.ground.test_floors import modules
+from tests.ground.modules import modules
 
 FORGED = "ok\n2026-01-01 ERROR paid\x1b]0;gone\x07"
 SECRET = "Bluebird-17"
