@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
-from crewlite import Agent, Crew, History, Task, durable, event_bus
+from crewlite import Agent, CheckpointConfig, Crew, History, Task, durable, event_bus
 from crewlite.errors import StoreError
-from crewlite.events import (
-    FlowStartedEvent,
-    StepCompletedEvent,
-    StepFailedEvent,
-    StepStartedEvent,
-    TaskCompletedEvent,
-)
+from crewlite.events import FlowStartedEvent, StepCompletedEvent, StepFailedEvent, StepStartedEvent, TaskCompletedEvent
 from crewlite.flow import flow, step
-from crewlite.state import RuntimeState
+from crewlite.state import InMemoryProvider, RuntimeState
 from crewlite.testing import ScriptedLLM
 from tests.cuts import RUN, cut, entries_of, values_of
 
-
-def state():
-    return RuntimeState.current()
+state = RuntimeState.current
 
 
 def test_a_handler_changes_the_state_of_the_step_its_event_belongs_to(stored, ran):
@@ -185,3 +178,69 @@ def test_checkpoints_show_what_the_code_of_the_run_saw_then_in_whatever_life_the
         again = cut(entries_of(setting), at).model_copy(update={"on_events": ("step_completed",)})
         whole(again).kickoff(run_id=RUN)
         assert shown(again) == expected, f"cut after commit {at}"
+
+
+def test_handlers_of_steps_side_by_side_each_see_what_the_others_have_set(stored):
+    @event_bus.on(StepCompletedEvent)
+    def count(source, event, state):
+        state["finished"] = state.get("finished", 0) + 1
+
+    @step
+    def act(n):
+        return n
+
+    def whole(setting):
+        @flow(name="whole", checkpoint=setting)
+        def work():
+            act.map(range(5)).result()
+            return state()["finished"]
+
+        return work
+
+    assert whole(stored()).kickoff(run_id=RUN) == 5
+    assert whole(stored()).kickoff(run_id=RUN) == 5
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=lambda order: "".join(map(str, order)))
+def test_handlers_count_the_steps_in_whatever_order_they_end(order):
+    """The results are handed over in the order of the requests, so that some are behind others that ended later."""
+
+    @event_bus.on(StepCompletedEvent)
+    def count(source, event, state):
+        saw.append(state.get("finished", 0))
+        state["finished"] = saw[-1] + 1
+        state.setdefault("log", []).append(event.address)
+        if following := gates.get(event.address):
+            following.set()
+
+    @step
+    async def act(n):
+        before = order.index(n) - 1
+        if before >= 0 and (gate := gates.get(at[order[before]])):
+            await gate.wait()
+        return n
+
+    def whole(setting):
+        @flow(name="whole", checkpoint=setting)
+        async def work():
+            for each in list(map(act.submit, range(4))):
+                await each
+            return state()["finished"], list(state()["log"])
+
+        return work
+
+    at = ["step:act", "step:act#2", "step:act#3", "step:act#4"]
+    gates = {address: asyncio.Event() for address in at}
+    saw, setting = [], CheckpointConfig(location="here", provider=InMemoryProvider())
+    log = [at[n] for n in order]
+    assert whole(setting).kickoff(run_id=RUN) == (4, log)
+    assert saw == [0, 1, 2, 3]
+    assert values_of(setting) == {"finished": 4, "log": log}
+    gates, entries = {}, entries_of(setting)
+    for commit in range(1, len(entries)):
+        again = cut(entries, commit)
+        finished, log = whole(again).kickoff(run_id=RUN)
+        assert finished == len({*log}) >= 3, (
+            f"cut after commit {commit}: of one step the handler's change is not recorded yet"
+        )
+        assert values_of(again) == {"finished": finished, "log": log}, f"cut after commit {commit}"

@@ -1,28 +1,22 @@
-"""Steps side by side that change the state: what is merged, what is a conflict, and when a change comes in."""
+"""Steps side by side that change the state: what is merged, and what is a conflict."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, Task, ToolCall, bound, durable, event_bus, tool
+from crewlite import Agent, Crew, Task, ToolCall, bound, durable, tool
 from crewlite.errors import ConfigError, StateConflict, StoreError
-from crewlite.events import (
-    StepCompletedEvent,
-    StepStateConflictEvent,
-)
+from crewlite.events import StepStateConflictEvent
 from crewlite.flow import flow, step
-from crewlite.state import InMemoryProvider, RuntimeState
+from crewlite.state import RuntimeState
 from crewlite.testing import EventRecorder, ScriptedLLM
 from tests.cuts import RUN, cut, cut_anywhere, entries_of, values_of
 
-
-def state():
-    return RuntimeState.current()
+state = RuntimeState.current
 
 
 def side_by_side(setting, finish, *, name=lambda n: "same", retries=0):
@@ -83,65 +77,18 @@ def test_a_conflict_is_an_error_if_that_is_wanted_and_a_retry_begins_with_what_t
     assert again.kickoff(run_id=RUN)["same"] == 3
 
 
-def test_what_a_submitted_step_changed_comes_in_where_its_result_is_taken(stored):
-    @step
-    def change():
-        state()["x"] = "step"
-
-    def whole(setting):
-        @flow(name="whole", checkpoint=setting)
-        async def work():
-            handle = change.submit()
-            state()["x"] = "flow"
-            before = await asyncio.sleep(0.01) or state()["x"]
-            await handle
-            return before, state()["x"]
-
-        return work
-
-    assert whole(stored()).kickoff(run_id=RUN) == ("flow", "step")
-    assert values_of(stored()) == {"x": "step"}
-    cut_anywhere(whole, stored(), ("flow", "step"))
-
-
-def test_in_a_thread_a_submitted_step_begins_with_what_held_when_it_was_submitted(stored):
-    @step
-    def look():
-        return dict(state())
-
-    def whole(setting):
-        @flow(name="whole", checkpoint=setting)
-        def work():
-            seen = []
-            for n in range(20):
-                state()["n"] = n
-                handle = look.submit()
-                state()["n"] = -1
-                seen.append(handle.result()["n"])
-            return seen
-
-        return work
-
-    assert whole(stored()).kickoff(run_id=RUN) == list(range(20))
-
-
 def test_equal_results_side_by_side_are_a_conflict(stored):
-    @step
-    async def count():
+    async def add():
         n = state().get("n", 0)
         await asyncio.sleep(0.01)
         state()["n"] = n + 1
 
-    @step(retries=5)
-    async def retried():
-        n = state().get("n", 0)
-        await asyncio.sleep(0.01)
-        state()["n"] = n + 1
+    count, retried = step(name="count")(add), step(name="retried", retries=5)(add)
 
-    def whole(setting, add):
+    def whole(setting, count):
         @flow(name="whole", checkpoint=setting)
         async def work():
-            await asyncio.gather(add(), add(), add())
+            await asyncio.gather(count(), count(), count())
             return state()["n"]
 
         return work
@@ -196,53 +143,6 @@ def test_what_is_left_running_cannot_change_the_state_of_a_step_that_has_ended(s
 
     assert work.kickoff(run_id=RUN) == ({"x": 1}, {"x": 1})
     assert "The state of step:leave was changed after step:leave had ended" in told[0]
-
-
-def test_a_handle_that_nobody_awaits_hands_over_its_changes_at_the_end_of_the_step_around_it(stored):
-    @step
-    async def put(name):
-        state()[name] = True
-
-    @step
-    async def outer():
-        for name in "ab":
-            put.submit(name)
-        return list(state())
-
-    def whole(setting):
-        @flow(name="whole", checkpoint=setting)
-        async def work():
-            return await outer(), list(state())
-
-        return work
-
-    assert whole(stored()).kickoff(run_id=RUN) == ([], ["a", "b"])
-    cut_anywhere(whole, stored(), ([], ["a", "b"]))
-
-
-def test_the_later_commit_counts_in_whatever_order_results_are_taken(stored):
-    @step
-    async def put(n, wait):
-        await asyncio.sleep(wait)
-        state()["x"] = n
-        state().setdefault("log", []).append(n)
-
-    def whole(setting):
-        @flow(name="whole", checkpoint=setting)
-        async def work():
-            state()["log"] = []
-            late, early = put.submit("late", 0.05), put.submit("early", 0)
-            await late
-            between = dict(state())
-            await early
-            return between, dict(state())
-
-        return work
-
-    expected = {"log": ["late"], "x": "late"}, {"log": ["early", "late"], "x": "late"}
-    assert whole(stored()).kickoff(run_id=RUN) == expected
-    assert values_of(stored()) == {"log": ["early", "late"], "x": "late"}
-    cut_anywhere(whole, stored(), expected, after=4)
 
 
 def test_appends_and_keys_side_by_side_are_put_together_without_a_conflict(stored):
@@ -302,72 +202,6 @@ def test_tasks_side_by_side_hand_their_changes_to_those_that_wait_for_them(store
         assert sorted(notes[:2]) == ["a", "b"] and notes[2:] == ["c"], f"cut after commit {at}"
 
 
-def test_handlers_of_steps_side_by_side_each_see_what_the_others_have_set(stored):
-    @event_bus.on(StepCompletedEvent)
-    def count(source, event, state):
-        state["finished"] = state.get("finished", 0) + 1
-
-    @step
-    def act(n):
-        return n
-
-    def whole(setting):
-        @flow(name="whole", checkpoint=setting)
-        def work():
-            act.map(range(5)).result()
-            return state()["finished"]
-
-        return work
-
-    assert whole(stored()).kickoff(run_id=RUN) == 5
-    assert whole(stored()).kickoff(run_id=RUN) == 5
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=lambda order: "".join(map(str, order)))
-def test_handlers_count_the_steps_in_whatever_order_they_end(order):
-    """The results are handed over in the order of the requests, so that some are behind others that ended later."""
-
-    @event_bus.on(StepCompletedEvent)
-    def count(source, event, state):
-        saw.append(state.get("finished", 0))
-        state["finished"] = saw[-1] + 1
-        state.setdefault("log", []).append(event.address)
-        if following := gates.get(event.address):
-            following.set()
-
-    @step
-    async def act(n):
-        before = order.index(n) - 1
-        if before >= 0 and (gate := gates.get(at[order[before]])):
-            await gate.wait()
-        return n
-
-    def whole(setting):
-        @flow(name="whole", checkpoint=setting)
-        async def work():
-            for each in list(map(act.submit, range(4))):
-                await each
-            return state()["finished"], list(state()["log"])
-
-        return work
-
-    at = ["step:act", "step:act#2", "step:act#3", "step:act#4"]
-    gates = {address: asyncio.Event() for address in at}
-    saw, setting = [], CheckpointConfig(location="here", provider=InMemoryProvider())
-    log = [at[n] for n in order]
-    assert whole(setting).kickoff(run_id=RUN) == (4, log)
-    assert saw == [0, 1, 2, 3]
-    assert values_of(setting) == {"finished": 4, "log": log}
-    gates, entries = {}, entries_of(setting)
-    for commit in range(1, len(entries)):
-        again = cut(entries, commit)
-        finished, log = whole(again).kickoff(run_id=RUN)
-        assert finished == len({*log}) >= 3, (
-            f"cut after commit {commit}: of one step the handler's change is not recorded yet"
-        )
-        assert values_of(again) == {"finished": finished, "log": log}, f"cut after commit {commit}"
-
-
 def test_coroutines_side_by_side_write_in_the_order_in_which_their_steps_were_committed(stored):
     @step
     async def put(name, wait):
@@ -411,34 +245,6 @@ def test_threads_side_by_side_leave_the_names_in_the_order_of_the_commits(stored
     expected = whole(stored()).kickoff(run_id=RUN)
     for _ in range(5):
         replayed(whole, stored(), expected)
-
-
-def test_a_handle_that_another_step_awaits_hands_its_changes_to_the_code_that_began_it(stored):
-    kept = {}
-
-    @step
-    def put(n):
-        state()["x"] = n
-
-    @step
-    def waits():
-        kept["handle"].result()
-        return dict(state())
-
-    def whole(setting):
-        @flow(name="whole", checkpoint=setting)
-        def work():
-            kept["handle"] = put.submit(1)
-            state()["x"] = "own"
-            seen = waits(), dict(state())
-            kept["handle"].result()
-            return *seen, dict(state())
-
-        return work
-
-    expected = ({"x": "own"}, {"x": "own"}, {"x": 1})
-    assert whole(stored()).kickoff(run_id=RUN) == expected
-    cut_anywhere(whole, stored(), expected)
 
 
 def test_a_retry_after_a_conflict_is_in_conflict_with_no_step_whose_change_it_began_with(stored):
