@@ -44,6 +44,12 @@ def serve(clients):
 
 
 @pytest.fixture
+def replies(tmp_path):
+    """A file to record replies in, which is not there yet, nor is its directory."""
+    return tmp_path / "replies" / "crew.jsonl"
+
+
+@pytest.fixture
 def kill_at():
     """`kill_at(server, n, code, *args)` runs code in a process, and kills it when the server got its n-th request."""
 
