@@ -1,6 +1,5 @@
 """The status lines of a terminal: they show what runs now, are gone in the end, and spoil nothing that others print."""
 
-import io
 import logging
 import os
 import re
@@ -13,129 +12,10 @@ import pytest
 
 from crewlite import Agent, Crew, LLMReply, Task, ToolCall, Usage, tool
 from crewlite.console import status_lines
-from crewlite.console.underway import Underway, elapsed, spent, still_open
-from crewlite.events import (
-    LLMCallCompletedEvent,
-    LLMCallStartedEvent,
-    LLMStreamChunkEvent,
-    StepCompletedEvent,
-    StepStartedEvent,
-    TaskCompletedEvent,
-    TaskStartedEvent,
-)
 from crewlite.testing import ScriptedLLM
 from tests import children
 from tests.children import posix
-
-# --- a terminal small enough to read
-
-_TOKEN = re.compile(r"\x1b\[(\d*)([A-Za-z])|\x1b\[[\d;]*m|(\r)|(\n)|([^\x1b\r\n]+)")
-
-
-class Screen(io.StringIO):
-    """A stream that says it is a terminal. `shown` is what one would see, without empty lines at the end."""
-
-    encoding = "utf-8"
-
-    def isatty(self):
-        return True
-
-    @property
-    def shown(self):
-        return shown(self.getvalue())
-
-
-def shown(text):
-    """The lines that are on the screen."""
-    lines, row, column = [""], 0, 0
-    for count, command, home, below, plain in _TOKEN.findall(re.sub(r"\x1b\[[\d;]*m", "", text)):
-        if command == "A":
-            row -= int(count or 1)
-            assert row >= 0
-        elif command == "J":
-            lines[row:] = [lines[row][:column]]
-        elif home:
-            column = 0
-        elif below:
-            row += 1
-            column = 0  # as terminals do unless they are told otherwise
-            lines += [""] * (row + 1 - len(lines))
-        elif plain:
-            line = lines[row].ljust(column)
-            lines[row] = line[:column] + plain + line[column + len(plain) :]
-            column += len(plain)
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return [line.rstrip() for line in lines]
-
-
-# --- what is going on
-
-
-def started(cls, address, **fields):
-    return cls(run_id="r", address=address, **fields)
-
-
-def ended(cls, start, **fields):
-    return cls(run_id="r", address=start.address, started_event_id=start.event_id, **fields)
-
-
-def test_what_has_begun_and_not_ended_is_open_with_its_time():
-    now = [0.0]
-    run = Underway(lambda: now[0])
-    task = started(TaskStartedEvent, "task:a", task_name="a", agent_role="W", description="d", expected_output="e")
-    call = started(LLMCallStartedEvent, "task:a/llm#1", model="m", messages=())
-    run.hear(task, None)
-    now[0] = 2.0
-    run.hear(call, None)
-    now[0] = 3.5
-    assert [(one.title, one.depth, since) for one, since in still_open([run])] == [
-        ("task a: W", 1, 3.5),
-        ("model m", 2, 1.5),
-    ]
-    run.hear(ended(LLMCallCompletedEvent, call, model="m", response="x", call_type="llm_call", usage={}), None)
-    assert [one.title for one, _ in still_open([run])] == ["task a: W"]
-
-
-def test_an_open_step_of_a_flow_is_shown_with_its_type_until_it_ends():
-    run = Underway()
-    fetch = started(StepStartedEvent, "step:fetch", kind="step", name="fetch", step_type="web")
-    run.hear(fetch, None)
-    run.hear(started(StepStartedEvent, "step:fetch/step:look", kind="step", name="look"), None)
-    assert [(one.title, one.depth) for one, _ in still_open([run])] == [("step fetch (web)", 1), ("step look", 2)]
-    run.hear(ended(StepCompletedEvent, fetch, kind="step", name="fetch", step_type="web"), None)
-    assert still_open([run]) == []
-
-
-def test_when_a_task_ends_so_does_what_was_open_in_it():
-    run = Underway()
-    task = started(TaskStartedEvent, "task:a", description="d", expected_output="e")
-    run.hear(task, None)
-    run.hear(started(LLMCallStartedEvent, "task:a/llm#1", model="m", messages=()), None)
-    run.hear(ended(TaskCompletedEvent, task, output=None), None)
-    assert still_open([run]) == []
-
-
-def test_what_has_streamed_is_counted_for_the_call_that_is_open():
-    run = Underway()
-    run.hear(started(LLMCallStartedEvent, "task:a/llm#1", model="m", messages=()), None)
-    for text in ("Tides ", "rise."):
-        run.hear(started(LLMStreamChunkEvent, "task:a/llm#1", model="m", chunk=text), None)
-    assert still_open([run])[0][0].streamed == 11
-
-
-def test_what_was_spent_is_the_sum_of_all_runs():
-    usage = Usage(prompt_tokens=1000, completion_tokens=200, cost=0.5)
-    runs = [Underway(lambda: 65.0), Underway(lambda: 65.0)]
-    for run in runs:
-        run.since = 0.0
-        run.hear(started(LLMCallStartedEvent, "x", model="m", messages=()), usage)
-    assert spent(runs) == "2 runs, 1 min 05 s, 2,400 tokens, $1.0000"
-    assert spent([Underway(lambda: 0.0)]) == "0 s, 0 tokens"
-    assert [elapsed(seconds) for seconds in (0.9, 59, 61, 3700)] == ["0 s", "59 s", "1 min 01 s", "1 h 01 min"]
-
-
-# --- on a terminal
+from tests.console.screen import Screen, shown
 
 
 @pytest.fixture
@@ -391,8 +271,6 @@ def test_a_forked_child_prints_as_ever(opened):
     assert named(terminal.shown) == LINES
 
 
-# --- on a real one
-
 SCRIPT = """
 import os, time
 from crewlite import Agent, Crew, Task
@@ -411,9 +289,7 @@ Crew(name="library", tasks=[Task(name="read", description="R", expected_output="
 
 @posix
 def test_on_a_pseudo_terminal_a_question_can_be_answered():
-    import pty
-
-    leader, follower = pty.openpty()
+    leader, follower = os.openpty()
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "60", "LINES": "24"}
     process = children.Child([sys.executable, "-c", SCRIPT], stdin=follower, stdout=follower, stderr=follower, env=env)
     os.close(follower)
@@ -431,17 +307,6 @@ def test_on_a_pseudo_terminal_a_question_can_be_answered():
     assert "Name? Ann" in lines
     assert lines[lines.index("Name? Ann") + 1] == "hello Ann"
     assert "" not in lines
-
-
-def test_a_retry_is_counted():
-    class Again:
-        type, started_event_id = "recovery_started", None
-
-    run = Underway(lambda: 0.0)
-    run.hear(Again(), None)
-    assert spent([run]) == "0 s, 0 tokens, 1 retry"
-    run.hear(Again(), None)
-    assert spent([run]) == "0 s, 0 tokens, 2 retries"
 
 
 def test_the_thread_of_the_foot_ends_with_it_and_not_when_it_would_look_again(opened, monkeypatch):
