@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import threading
 from collections import Counter, OrderedDict, defaultdict, deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, dataclass
+from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
@@ -16,26 +15,21 @@ from uuid import UUID
 import pytest
 
 from crewlite import History
-from crewlite.errors import ConfigError, NotCodable, RefError, SchemaTooNew
-from crewlite.state import Checkpoint, RuntimeState
+from crewlite.errors import ConfigError, NotCodable, RefError
+from crewlite.state import RuntimeState
 from crewlite.usage import Usage
-
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-
-
-# As a mapping
 
 
 def test_a_state_is_a_mutable_mapping(state):
     assert len(state) == 0
-    state["a"] = 1
-    state.update(b={"x": (1, NOON)}, c=None)
+    state["a"], noon = 1, datetime(2026, 11, 21, 12, tzinfo=UTC)
+    state.update(b={"x": (1, noon)}, c=None)
     assert (list(state), len(state), "a" in state, "z" in state) == (["a", "b", "c"], 3, True, False)
-    assert (state["b"], state.get("z"), state.get("z", 7)) == ({"x": (1, NOON)}, None, 7)
+    assert (state["b"], state.get("z"), state.get("z", 7)) == ({"x": (1, noon)}, None, 7)
     state.snapshot()
     del state["a"]
     assert state.pop("c") is None
-    assert dict(state) == {"b": {"x": (1, NOON)}}
+    assert dict(state) == {"b": {"x": (1, noon)}}
     for missing in ("a", "never"):
         with pytest.raises(KeyError, match=missing):
             state[missing]
@@ -142,16 +136,6 @@ def test_nothing_done_to_what_was_handed_out_changes_a_checkpoint(state):
         made.version = 7
 
 
-def test_a_value_that_another_one_is_put_back_before_has_not_changed(state):
-    state["first"], state["second"] = 1, 2
-    before = state.snapshot()
-    del state["first"]
-    state.snapshot()
-    state.restore(before)
-    assert list(state) == ["first", "second"]
-    assert state.snapshot().versions == {"first": 3, "second": 1}
-
-
 def test_versions_count_real_changes_only(state):
     state["same"], state["grows"], state["goes"] = {"a": 1, "b": 2}, [1], 1
     state.snapshot()
@@ -234,217 +218,3 @@ def test_checkpoint_of_an_opened_state_is_a_snapshot(tmp_path):
         assert history.checkpoint(ref).values == {"a": [1, 2]}
     with RuntimeState.open("bag", tmp_path / "late") as again:
         assert again["a"] == [1, 2]
-
-
-# Going back
-
-
-def test_a_restore_puts_the_values_back_in_place_and_takes_later_ones_away(state):
-    state["step"], state["data"] = 1, {"list": [1]}
-    first = state.snapshot()
-    state["step"], state["result"] = 2, "intermediate"
-    state["data"]["list"].append(2)
-    assert state.snapshot().values["data"] == {"list": [1, 2]}
-    state["unsaved"] = True
-    state.restore(first)
-    assert dict(state) == {"step": 1, "data": {"list": [1]}}
-    assert state.get("result") is None
-
-
-def test_after_a_restore_the_next_snapshot_stands_on_the_restored_one_and_counts_on(state):
-    state["a"] = 1
-    first = state.snapshot()
-    state["a"] = 2
-    state.snapshot()
-    state.restore(first)
-    third = state.snapshot()
-    fourth = state.snapshot()
-    assert (third.version, third.parent_id, third.versions) == (3, first.id, {"a": 3})
-    assert (fourth.version, fourth.parent_id) == (4, third.id)
-    assert [one.parent_id for one in state.checkpoints()] == [None, first.id, first.id, third.id]
-    state.restore("latest~1")
-    assert state.snapshot().parent_id == third.id
-
-
-def test_a_checkpoint_is_restored_by_version_label_id_and_ref(state):
-    made = []
-    for number in range(1, 5):
-        state["n"] = number
-        made.append(state.snapshot(label=f"l{number}"))
-    for target, number in (
-        (2, 2),
-        ("@label:l3", 3),
-        (made[0].id, 1),
-        (made[3].id[-8:], 4),
-        (made[1].ref, 2),
-        ("latest", 4),
-        ("latest~3", 1),
-        ("@label:l3~1", 2),
-    ):
-        state.restore(target)
-        assert state["n"] == number, target
-
-
-def test_a_ref_goes_back_past_a_label_that_was_given_afterwards(tmp_path):
-    with RuntimeState.open("bag", tmp_path) as state, History(tmp_path) as history:
-        for number in range(1, 4):
-            state["n"] = number
-            state.checkpoint()
-        history.label("latest", "good")
-        for target, number in (("@label:good", 3), ("@label:good~1", 2)):
-            state.restore(target)
-            assert state["n"] == number
-
-
-@pytest.mark.parametrize(
-    ("target", "error", "said"),
-    [
-        (9, RefError, r"'version 9' names no checkpoint of this branch. Candidates: 1 \(only\)"),
-        ("@label:other", RefError, "names no checkpoint of this branch"),
-        ("latest~5", RefError, "goes back 5 checkpoints, which is further than the first one"),
-        (True, ConfigError, "True is not a checkpoint; wanted a Checkpoint, the version of one, or a ref"),
-        (None, ConfigError, "None is not a checkpoint"),
-        ({"values": {}}, ConfigError, "is not a checkpoint"),
-    ],
-)
-def test_what_names_no_checkpoint_restores_nothing(state, target, error, said):
-    state["a"] = 1
-    state.snapshot(label="only")
-    state["a"] = 2
-    with pytest.raises(error, match=said):
-        state.restore(target)
-    assert state["a"] == 2
-
-
-def test_the_checkpoint_of_another_run_may_be_restored(state):
-    with RuntimeState.open("other") as other:
-        other["theirs"] = {1, 2}
-        foreign = Checkpoint.from_dict(other.snapshot().to_dict())
-    state["mine"] = 1
-    own = state.snapshot()
-    state.restore(foreign)
-    assert dict(state) == {"theirs": {1, 2}}
-    assert state.snapshot().parent_id == own.id, "no parent_id leads out of the run"
-
-
-def test_an_error_rolls_back_what_the_block_did(state):
-    state["data"], state["keep"] = {"list": [1]}, 1
-    with pytest.raises(ZeroDivisionError), state.rollback_on_error() as same:
-        assert same is state
-        state["data"]["list"].append(2)
-        state["new"] = 1
-        del state["keep"]
-        raise ZeroDivisionError
-    assert dict(state) == {"data": {"list": [1]}, "keep": 1}
-    with state.rollback_on_error():
-        state["new"] = 2
-    assert state["new"] == 2
-
-
-def test_an_error_rolls_back_over_snapshots_and_awaits(state):
-    state["a"] = 1
-
-    async def work():
-        with state.rollback_on_error():
-            state["a"] = 2
-            await state.asnapshot()
-            await asyncio.sleep(0)
-            state["a"] = 3
-            raise ValueError("the tool failed")
-
-    with pytest.raises(ValueError, match="the tool failed"):
-        asyncio.run(work())
-    assert state["a"] == 1
-    assert state.snapshot().versions == {"a": 2}, "set to 2 and back to 1"
-
-
-def test_a_rollback_over_a_snapshot_is_recorded(location):
-    with RuntimeState.open("bag", location) as state:
-        state["a"] = [1]
-        state.snapshot()
-        with pytest.raises(KeyError), state.rollback_on_error():
-            state["a"].append(2)
-            state.snapshot()
-            raise KeyError
-    with RuntimeState.open("bag", location) as state:
-        assert (state["a"], state.latest.values) == ([1], {"a": [1, 2]})
-
-
-def test_a_block_that_could_not_be_rolled_back_does_not_begin(state):
-    state["bad"] = object()
-    with pytest.raises(NotCodable, match=r"state\['bad'\]"), state.rollback_on_error():
-        raise AssertionError("the block ran")
-
-
-@dataclass
-class Plan:
-    steps: list[str]
-
-
-def test_a_class_of_the_programs_own_comes_back_as_it(state):
-    state["plan"] = Plan(["look"])
-    first = state.snapshot()
-    state["plan"].steps.append("leap")
-    state.restore(first)
-    assert state["plan"] == Plan(["look"])
-
-
-# As plain data, and compared
-
-
-def test_a_checkpoint_goes_through_json_and_comes_back_the_same(state):
-    state["when"], state["pair"], state["text"] = NOON, (1, 2.0, b"x"), {"$": 1, 2: {3}}
-    state.add_usage(prompt_tokens=3, cost=0.5)
-    made = state.snapshot(label="x", metadata={"at": NOON})
-    back = Checkpoint.from_dict(json.loads(json.dumps(made.to_dict())))
-    assert back == made
-    assert (back.values, back.versions, back.usage) == (made.values, made.versions, made.usage)
-    assert (back.tasks, back.events()) == (made.tasks, made.events())
-    assert back.to_dict() == made.to_dict()
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda data: "text", "it is a str"),
-        (lambda data: {"values": {}}, "it is a dict"),
-        (lambda data: {**data, "version": "1"}, "version: "),
-        (lambda data: {k: v for k, v in data.items() if k != "values"}, "values: "),
-        (lambda data: {**data, "values": {"a": {"$": "datetime", "v": 5}}}, "it cannot be read"),
-        (lambda data: {**data, "values": {"a": {"$": "nothing", "v": 5}}}, "unknown tag 'nothing'"),
-    ],
-)
-def test_what_is_no_checkpoint_is_told(state, change, said):
-    data = state.snapshot().to_dict()
-    with pytest.raises(ConfigError, match="This is not a checkpoint") as refused:
-        Checkpoint.from_dict(change(data))
-    assert said in str(refused.value)
-
-
-def test_a_checkpoint_of_a_later_crewlite_is_told(state):
-    with pytest.raises(SchemaTooNew, match="schema 2; this crewlite reads up to 1"):
-        Checkpoint.from_dict({**state.snapshot().to_dict(), "schema": 2})
-
-
-def test_two_checkpoints_are_compared(location):
-    with RuntimeState.open("bag", location) as state:
-        state["same"], state["changed"], state["goes"] = [1], {"a": 1}, 1
-        state.add_usage(prompt_tokens=5)
-        before = state.snapshot(label="before")
-        state["changed"]["a"] = 2
-        del state["goes"]
-        state["new"] = (NOON,)
-        state.add_usage(prompt_tokens=7, cost=0.5)
-        after = state.snapshot()
-    diff = before.diff(after)
-    assert (diff.added, diff.removed, diff.changed) == (
-        {"new": (NOON,)},
-        {"goes": 1},
-        {"changed": ({"a": 1}, {"a": 2})},
-    )
-    assert diff.usage == Usage(prompt_tokens=7, cost=0.5)
-    assert after.diff(before).added == {"goes": 1}
-    assert after.diff(before).usage == Usage(prompt_tokens=-7, cost=-0.5)
-    with RuntimeState.open("other") as other:
-        other["same"] = [1.0]
-        assert after.diff(other.snapshot()).changed == {"same": ([1], [1.0])}
