@@ -18,8 +18,9 @@ _CHAT = "agent.kickoff(text, run_id=...) continues a conversation"
 _SKILLS = "agents have tools: Agent(tools=[...])"
 _MCP = "tools of an MCP client, such as LangChain's adapters, go into Agent(tools=[...])"
 _HOOKS = (
-    "@event_bus.on(LLMCallCompletedEvent), or of another event, looks at calls; a BaseLLM or BaseTool of your "
-    "own changes what goes in and out; with crewlite.around(hook): wraps attempts; a guard refuses a call"
+    "a handler looks at calls, @event_bus.on(LLMCallCompletedEvent) or ToolUsageStartedEvent; a guard refuses them, "
+    "FailurePolicy(guards=[...]); a BaseLLM or BaseTool of your own changes what goes in and out; with "
+    "crewlite.around(hook): wraps attempts"
 )
 _STREAM = "the events of a run, as they happen: flow.stream(...), with for or async for"
 _INSIDE = "it is a part of CrewAI's own works, and nothing stands for it"

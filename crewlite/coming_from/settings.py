@@ -250,6 +250,7 @@ _ELSEWHERE: dict[str, str] = {
     "step_callback": "on_step",
     "callback": "on_complete",
     "context": "depends_on dependencies",
+    "emit": "paths",
 }
 """Names of other frameworks by the name here."""
 

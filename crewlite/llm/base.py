@@ -135,9 +135,11 @@ class ReplyText(str):
         return str, (str(self),)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "reply" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.reply, name)
+        if name in LLMReply.model_fields:
+            return getattr(self.reply, name)
+        raise AttributeError(
+            f"The text of a reply has no {name!r}. To get an object: llm.ask(messages, response_format=...)", name=name
+        )
 
 
 Reply = str | LLMReply | ToolCall | Sequence[ToolCall]

@@ -81,7 +81,7 @@ ROOT = Path(crewlite.__file__).parent
         ("from crewlite.tasks.hallucination_guardrail import HallucinationGuardrail", "LLMGuardrail(...)"),
         ("from crewlite.agents.crew_agent_executor import ToolResult", "import AgentAction, AgentFinish"),
         ("import crewlite.flow.persistence.base", "a store of your own is a provider"),
-        ("from crewlite.hooks import before_tool_call", "a guard refuses a call (docs/crewai.md)"),
+        ("from crewlite.hooks import before_tool_call", "a guard refuses them, FailurePolicy(guards=[...])"),
         ("from crewlite.hooks import after_llm_call", "event_bus.on(LLMCallCompletedEvent)"),
         ("from crewlite.tools.tool_failure import ToolFailure", "BaseTool(failure_policy=...)"),
         ("from crewlite.utilities.exceptions.window import TooLong", "from crewlite.errors import ContextOverflow"),

@@ -9,7 +9,7 @@ import pytest
 from crewlite import LLM, Agent, CheckpointConfig, Crew, Task
 from crewlite.coming_from.settings import _ELSEWHERE
 from crewlite.errors import ConfigError
-from crewlite.flow import flow, step
+from crewlite.flow import flow, router, step
 from crewlite.runtime.kickoffs.request import KickoffOptions
 
 AGENT = Agent(role="r", goal="g", llm="offline")
@@ -22,6 +22,7 @@ MAKERS = {
     "CheckpointConfig": lambda **wrong: CheckpointConfig(**wrong),
     "@step": lambda **wrong: step(**wrong),
     "@flow": lambda **wrong: flow(**wrong),
+    "@router": lambda **wrong: router("begin", **wrong),
     "kickoff": lambda **wrong: Crew(tasks=[Task(**TASK)]).kickoff(**wrong),
 }
 TABLE = {
@@ -40,6 +41,7 @@ TABLE = {
     "@step": "max_retries=retries retry=retries deadline=timeout tries= delay= cached=cache workers= max_workers=max_concurrency "
     "effects=effect tag= retry_delays=retry_delay",
     "@flow": "max_retries=retries checkpointer=checkpoint verbos=verbose timeouts=timeout state= tasks= store=checkpoint",
+    "@router": "paths=emit emits=emit label= retry=retries",
     "kickoff": "thread_id=run_id input=inputs waits=wait runid=run_id run= block= id= session_id=run_id answer=answers "
     "timeout= params=inputs",
 }
@@ -64,5 +66,12 @@ def test_a_setting_that_is_not_known_is_answered_with_the_one_that_was_meant_or_
 def test_every_name_that_is_hinted_at_for_another_exists_and_no_name_here_is_called_anything_else():
     fields = {*Agent.model_fields, *Task.model_fields, *Crew.model_fields, *CheckpointConfig.model_fields}
     own = fields | set(KickoffOptions.__annotations__) | {"inputs", "temperature", "model", "base_url", "timeout"}
-    assert set(_ELSEWHERE) - own <= {"response_format", "args_schema", "requires_approval", "retries", "retry_delay"}
+    assert set(_ELSEWHERE) - own <= {
+        "response_format",
+        "args_schema",
+        "requires_approval",
+        "retries",
+        "retry_delay",
+        "emit",
+    }
     assert not [name for name, others in _ELSEWHERE.items() if name in others.split()]

@@ -99,6 +99,18 @@ def test_a_response_format_of_the_model_is_sent_whatever_the_model(serve, wanted
     assert sent["type"] == ("json_object" if isinstance(wanted, dict) else "json_schema")
 
 
+def test_the_text_of_a_call_says_how_to_get_an_object(serve):
+    server = serve(FITS, FITS)
+    llm = LLM("openai/foo", base_url=server.base_url, response_format=Tide)
+    said = llm.call("How high?")
+    for wanted in ("metres", "model_dump_json"):
+        with pytest.raises(
+            AttributeError, match=rf"no '{wanted}'. To get an object: llm.ask\(messages, response_format="
+        ):
+            getattr(said, wanted)
+    assert Tide.model_validate_json(said) == llm.ask("How high?", response_format=Tide)
+
+
 @pytest.mark.parametrize("misfit", [CUT, WORDS, reply(chat('{"port": "Brest"}'))], ids=["cut", "words", "a field less"])
 def test_a_misfit_goes_back_with_what_is_wrong_with_it(serve, misfit):
     server = serve(misfit, FITS)
