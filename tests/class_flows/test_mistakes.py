@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from enum import Enum, IntEnum
 from typing import Literal
 
 import pytest
@@ -12,7 +11,7 @@ from pydantic import BaseModel, PrivateAttr
 
 from crewlite import Agent, Crew, Task
 from crewlite.errors import ConfigError, OnLoopThread
-from crewlite.flow import Flow, FlowState, and_, human_feedback, listen, or_, router, start
+from crewlite.flow import Flow, FlowState, human_feedback, listen, or_, router, start
 
 
 class Draft(BaseModel):
@@ -150,74 +149,6 @@ def test_a_method_that_begins_takes_any_inputs_and_further_arguments_may_have_de
     assert Plan().kickoff({"one": 1, "two": 2}) == [1, 2, 3, 4]
 
 
-def test_a_router_that_returns_what_its_annotation_does_not_list_fails_and_goes_on_once_mended():
-    class Plan(Flow):
-        checkpoint = True
-        label = "loud"
-        begun = 0
-
-        @start()
-        def act(self):
-            Plan.begun += 1
-
-        @router(act)
-        def judge(self) -> Literal["fine", "poor"]:
-            return self.label
-
-        @listen("fine")
-        def end(self):
-            return "ended"
-
-    with pytest.raises(
-        ConfigError, match="Router 'judge' returned the label 'loud', which it does not declare; its labels"
-    ):
-        Plan().kickoff(run_id="run")
-    Plan.label = "fine"
-    assert Plan().kickoff(run_id="run") == "ended"
-    assert Plan.begun == 1
-
-
-class Plain(Enum):
-    YES = "yes"
-    NO = "no"
-
-
-class Text(str, Enum):  # noqa: UP042 - as programs of before Python 3.11 have it
-    YES = "yes"
-    NO = "no"
-
-
-class Number(IntEnum):
-    YES = 1
-    NO = 2
-
-
-@pytest.mark.parametrize("kind", [Plain, Text, Number])
-@pytest.mark.parametrize("declare", [lambda kind: kind, list, lambda kind: None])
-def test_members_of_any_enum_are_labels_and_conditions(kind, declare):
-    class Plan(Flow):
-        @start()
-        def act(self):
-            return "acted"
-
-        @router(act, emit=declare(kind))
-        def judge(self):
-            return kind.YES if self.state else kind.NO
-
-        @listen(or_(kind.YES, "act"))
-        def other(self): ...
-
-        @listen(and_(kind.YES, other))
-        def end(self):
-            return "ended"
-
-    assert Plan().kickoff() == "ended"
-    assert {(edge.target, edge.label) for edge in Plan.graph.edges if edge.source == "judge"} == {
-        ("other", str(kind.YES.value)),
-        ("end", str(kind.YES.value)),
-    }
-
-
 @pytest.mark.parametrize("name", ["fork", "stream", "kickoff", "ask", "plot", "preview", "state", "graph", "submit"])
 @pytest.mark.parametrize("mark", [start(), listen("begin"), router("begin", emit=["x"])])
 def test_a_method_that_would_hide_what_every_flow_has_is_refused(mark, name):
@@ -245,26 +176,6 @@ def test_a_function_without_a_decorator_that_would_hide_what_every_flow_has_is_r
             plan(**given, begin=begin)
     with pytest.raises(ConfigError, match=f"Both.{name}: every flow has"):
         type(Flow)("Both", (type("Mixin", (), {name: helper}), plan(begin=begin)), {})
-
-
-def test_a_label_that_starts_nothing_and_resembles_one_that_does_is_warned_of(caplog):
-    class Judged(Flow):
-        @start()
-        def begin(self, ending="oved"):
-            return ending
-
-        @router(begin)
-        def judge(self, ending):
-            return "".join(["appr", ending])
-
-        @listen("approved")
-        def end(self):
-            return "ended"
-
-    ended = Judged().kickoff(inputs={"ending": "ved"}), Judged().kickoff(inputs={"ending": "itrary"})
-    assert (*ended, Judged().kickoff()) == ("apprved", "appritrary", "ended")
-    [told] = caplog.messages
-    assert told == "method:judge@begin returned the label 'apprved', which starts no method; did you mean 'approved'?"
 
 
 def test_a_class_may_do_more_before_a_verb_of_every_flow():
