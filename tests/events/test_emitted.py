@@ -79,7 +79,7 @@ RUNS = [
     lambda: crew_of("done").train(1, feedback=lambda output: 3),
 ]
 PACED = {"llm_call_paced"}
-"""Shown with a clock of its own, so that nobody waits: tests/crew/test_budgets.py."""
+"""Shown with a clock of its own, so that nobody waits: tests/crew/test_budgets_of_time.py."""
 
 
 def test_every_event_of_crews_is_emitted_by_a_real_run():
