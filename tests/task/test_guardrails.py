@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 from pydantic import BaseModel
 
-from crewlite import Agent, Crew, History, LLMGuardrail, Process, Task, TaskOutput, ToolCall, event_bus
+from crewlite import Crew, History, LLMGuardrail, Task, TaskOutput, ToolCall, event_bus
 from crewlite.errors import BindMissing, ConfigError, GuardrailFailed, QuestionsChanged, ScriptExhausted, Suspended
 from crewlite.events import (
     BaseEvent,
@@ -22,26 +21,12 @@ from crewlite.flow import ask, flow
 from crewlite.testing import ScriptedLLM
 from tests.cuts import lives
 from tests.parts import Stop, asked, look
+from tests.task.guarded import crew_of, long_enough, says
 
 
 class Fact(BaseModel):
     word: str
     count: int = 1
-
-
-def says(valid, feedback=""):
-    return json.dumps({"valid": valid, "feedback": feedback})
-
-
-def long_enough(output):
-    return (True, None) if len(output.raw) > 3 else (False, f"{output.raw!r} is too short")
-
-
-def crew_of(replies, *, agent=None, crew=None, **task):
-    llm = replies if isinstance(replies, ScriptedLLM) else ScriptedLLM(replies)
-    who = Agent(role="W", goal="g", llm=llm, **agent or {})
-    work = Task(**{"name": "t", "description": "d", "expected_output": "x", "agent": who} | task)
-    return Crew(tasks=[work], **crew or {})
 
 
 def test_a_reason_is_told_in_the_same_conversation_until_the_answer_passes():
@@ -248,21 +233,6 @@ def _reply(messages):
     return '{"word": "c"}' if "take the next" in text else '{"word": "b"}' if "polite" in text else '{"word": "rude"}'
 
 
-def test_so_does_an_agent_alone():
-    def reply(messages):
-        said = messages[-1]["content"]
-        if "The rule:" in said:
-            return says("<answer>\nb" in said, "more")
-        return "b" if "not accepted" in said else "a"
-
-    def make(**fields):
-        return Agent(role="W", goal="g", llm=ScriptedLLM(reply), guardrail="It is b", **fields)
-
-    for whole, again in lives(make, messages="q"):
-        assert (again.raw, again.token_usage) == (whole.raw, whole.token_usage)
-        assert whole.raw == "b"
-
-
 def test_a_function_may_ask_a_person_whose_answer_counts_once(memory):
     async def check(output):
         return await ask(f"Is {output.raw} good?", bool, name="good"), "not good"
@@ -275,40 +245,6 @@ def test_a_function_may_ask_a_person_whose_answer_counts_once(memory):
             history.answer("r", f"task:t/guardrail#{number}/human:good", answer)
     assert crew.kickoff(run_id="r").raw == "not good", "what comes with a yes is the answer"
     assert len(asked(crew)) == 2
-
-
-def test_a_guardrail_of_an_agent_holds_alone_in_a_crew_and_for_coworkers():
-    heard = []
-
-    def check(output):
-        heard.append(type(output).__name__)
-        return long_enough(output)
-
-    lone = Agent(role="W", goal="g", llm=ScriptedLLM(["a", "long"]), guardrail=check)
-    assert lone.kickoff("q").raw == "long"
-    crew = crew_of(["a", "long"], agent={"guardrail": check}, guardrail=lambda output: (True, f"{output.raw}!"))
-    assert crew.kickoff().raw == "long!"
-    assert heard == ["LiteAgentOutput"] * 2 + ["TaskOutput"] * 2
-    delegates = ToolCall("Delegate work to coworker", {"task": "t", "context": "", "coworker": "W"})
-    worker = Agent(role="W", goal="g", llm=ScriptedLLM(["a", "b"]), guardrail=check, guardrail_max_retries=1)
-    manager = ScriptedLLM([delegates, "no", "I did it myself"])
-    task = Task(description="d", expected_output="x", guardrail=long_enough)
-    boss = Crew(agents=[worker], tasks=[task], process=Process.hierarchical, manager_llm=manager)
-    assert boss.kickoff().raw == "I did it myself"
-    assert "GuardrailFailed: agent W: no answer of 2 passes the guardrail 'check'" in manager.calls[1][-1]["content"]
-
-
-def test_a_lone_agent_that_is_asked_further_knows_what_was_turned_down(memory):
-    llm = ScriptedLLM(["a", "long", "more"])
-    agent = Agent(
-        role="W", goal="g", llm=llm, guardrail=lambda o: (len(o.raw) > 1, "short" if len(o.raw) < 2 else "ok")
-    )
-    agent = agent.with_(checkpoint=memory())
-    assert agent.kickoff("q", run_id="r").raw == "ok"
-    agent.fork("r").kickoff("and?")
-    said = [message["content"] for message in llm.calls[2][1:]]
-    assert [said[0], said[1], said[3], said[4]] == ["q", "a", "ok", "and?"]
-    assert "not accepted: short" in said[2]
 
 
 @pytest.mark.parametrize("inside", ["", "crew:crew/"], ids=["alone", "in a flow"])
@@ -414,16 +350,6 @@ def test_files_of_a_crew_have_guardrails_as_texts_and_names_and_the_other_settin
     assert (task.agent.guardrail, task.input_files, task.markdown) == ("It is polite", {"it": "a.txt"}, True)
     with pytest.raises(ConfigError, match="guardrails of answer names 'long_enough', but .* has no callback"):
         Crew.from_yaml("agents.yaml", "tasks.yaml", bind={"Fact": Fact})
-
-
-def test_each_question_of_a_conversation_is_guarded(memory):
-    llm = ScriptedLLM(["a", "long", "b", "longer"])
-    agent = Agent(role="W", goal="g", llm=llm, guardrail=long_enough, checkpoint=memory())
-    assert agent.kickoff("one", run_id="r").raw == "long"
-    assert agent.kickoff("two", run_id="r").raw == "longer"
-    said = [message["content"] for message in llm.calls[3][1:]]
-    assert [said[0], said[1], said[3], said[4], said[5]] == ["one", "a", "long", "two", "b"]
-    assert ["'a' is too short" in said[2], "'b' is too short" in said[6]] == [True, True]
 
 
 def test_everything_inside_a_crew_can_ask_another_model():
