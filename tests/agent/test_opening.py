@@ -1,4 +1,4 @@
-"""How a conversation opens: the messages it is given, its own templates, the date, models that take no system message."""
+"""How a conversation opens: the messages given, its own templates, the date, models that take no system message."""
 
 from __future__ import annotations
 

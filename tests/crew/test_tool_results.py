@@ -1,4 +1,4 @@
-"""The result of a tool, over the whole run, also after a stop: as the answer, kept for the same call, or shown in part."""
+"""The result of a tool over the whole run, also after a stop: as the answer, kept for the same call, or shortened."""
 
 from __future__ import annotations
 

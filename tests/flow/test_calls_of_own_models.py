@@ -1,4 +1,4 @@
-"""`llm.call(...)` of a model that answers by a `call` of its own: recorded in a run as that of any other, plain elsewhere."""
+"""`llm.call(...)` of a model that answers by a `call` of its own: recorded in a run, and plain elsewhere."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""When the changes of a submitted step come in: where its result is taken, in the order of the commits, after a kill too."""
+"""When the changes of a submitted step come in: where its result is taken, in the order of the commits."""
 
 from __future__ import annotations
 

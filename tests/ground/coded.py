@@ -1,4 +1,4 @@
-"""What the tests of the codec share: classes of a program, all that can be recorded, and whether two values are alike."""
+"""What the tests of the codec share: classes of a program, all that can be recorded, and when two values are alike."""
 
 from __future__ import annotations
 

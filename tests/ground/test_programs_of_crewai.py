@@ -1,4 +1,4 @@
-"""What programs for CrewAI do besides: listeners, tools of functions, texts with white space, definitions that are wrong."""
+"""What programs for CrewAI do besides: listeners, tools of functions, texts with white space, wrong definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration secrets are found wherever a definition or the environment holds them, and nothing else is taken for one."""
+"""Configuration secrets are found wherever a definition or the environment holds them, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call with effect="once" in a later attempt, or after a kill: asked about, answered by what was said, or made again."""
+"""A call with effect="once" in a later attempt, or after a kill: asked about, answered as said, or made again."""
 
 import contextlib
 

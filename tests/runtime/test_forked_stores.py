@@ -1,4 +1,4 @@
-"""What is stored, where a process is forked while its parent uses it: locks, databases, saved states and recorded replies."""
+"""What is stored, where a process is forked while its parent uses it: locks, databases, states, recorded replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signals that on_events names are listened to while a run is at work, on the main thread, by the outermost run alone."""
+"""The signals that on_events names are heard while a run is at work, on the main thread, by the outermost run."""
 
 from __future__ import annotations
 

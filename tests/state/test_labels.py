@@ -1,4 +1,4 @@
-"""`History.label`: a name for one place of a run, also while it works, after a prune and where the place is abandoned."""
+"""`History.label`: a name for one place of a run, also while it works, after a prune, and where it is abandoned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the built-in providers can work: what cannot be is refused before anything is paid, and what is another's is left alone."""
+"""Where the built-in providers can work: what cannot be is refused before anything is paid, and left alone."""
 
 from __future__ import annotations
 

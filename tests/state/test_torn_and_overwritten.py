@@ -1,4 +1,4 @@
-"""Damage that a cut of the power or a bad disk does to stores: torn writes are left out, and the rest is told, not read over."""
+"""Damage by a power cut or a bad disk: torn writes are left out, and the rest is told, and never read over."""
 
 from __future__ import annotations
 
