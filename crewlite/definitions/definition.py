@@ -240,7 +240,8 @@ class Definition(Described):
                 if self._revision is before:
                     self._revision = threading.get_ident(), object()
                     self._take_fields(made, None if in_place else name)
-                    self.__pydantic_fields_set__.add(name)
+                    now_set = self.model_fields_set | {name}  # a new set: another thread may iterate over the old one
+                    object.__setattr__(self, "__pydantic_fields_set__", now_set)
                     return
                 if self._revision[0] == threading.get_ident():
                     raise ConfigError(

@@ -47,11 +47,15 @@ class FieldList(list[T]):
         items = core_schema.list_schema(handler.generate_schema(kind))
         return core_schema.no_info_after_validator_function(cls, items)
 
-    def found_in(self, definition: object, field: str) -> None:
-        """Note that this field of this definition has the list."""
+    def found_in(self, definition: object, field: str) -> FieldList[T]:
+        """Return the list of this field: this one, or a copy if `model_copy(update=...)` gave it to two definitions."""
         found, noted = getattr(self, "_place", _NOWHERE)
-        if found() is not definition or noted != field:
-            self._place = weakref.ref(definition), field
+        if found() is definition and noted == field:
+            return self
+        own = self if self.definition() is None else FieldList(self)
+        own._place = weakref.ref(definition), field
+        vars(definition)[field] = own
+        return own
 
     def definition(self) -> object | None:
         """Return the definition in which the list was found, if it is still there."""
@@ -124,9 +128,7 @@ class ListField:
             held = definition.__dict__[self._name]
         except (AttributeError, KeyError):  # the class has no such attribute, as of any field of pydantic
             raise AttributeError(self._name) from None
-        if type(held) is FieldList:
-            held.found_in(definition, self._name)
-        return held
+        return held.found_in(definition, self._name) if type(held) is FieldList else held
 
     def __set__(self, definition: object, value: object) -> None:  # with it, Python asks this class first
         vars(definition)[self._name] = value

@@ -20,8 +20,8 @@ from typing import Any
 
 from crewlite.concurrency import background
 from crewlite.errors import ConfigError
-from crewlite.lazy import imported
-from crewlite.system.forked import lock
+from crewlite.lazy import imported, lazy, load
+from crewlite.system.forked import in_child, lock
 from crewlite.texts.logs import logger
 
 log = logger("crewlite.llm")
@@ -41,6 +41,7 @@ OWNED = {
     "functions": "Agent(tools=...)",
 } | dict.fromkeys(("max_retries", "num_retries", "retry_policy", "retry_strategy"), "failure_policy=")
 """Arguments of `litellm.acompletion` that crewlite sets itself, and the setting to use instead."""
+ctypes = lazy("ctypes")  # only a forked child uses it
 _lock = lock()
 _loaded = False
 _loader: int | None = None
@@ -177,6 +178,7 @@ def _load() -> Any:
             _keep_secrets()
             _ = module.completion_cost  # with the first name that litellm loads late, it sees to its own end
             background.at_end(partial(_close_clients, module))  # so this comes before that
+            load(ctypes)
             _loaded = True
         return sys.modules["litellm"]
 
@@ -189,6 +191,29 @@ async def _close_clients(module: Any) -> None:
     """
     if not _at_work:
         await module.close_litellm_async_clients()
+
+
+@in_child
+def _leave_connections() -> None:
+    """Have litellm open its own connections in a forked child, and leave alone those of the parent.
+
+    Parent and child share each connection: if litellm closes it as the child ends, the parent's call never ends.
+    """
+    _at_work.clear()
+    if not _loaded:
+        return
+    module = vars(sys.modules["litellm"])
+    for name in ("in_memory_llm_clients_cache", "base_llm_aiohttp_handler"):
+        if (held := module.get(name)) is not None:
+            module[name] = type(held)()
+            _keep(held)
+    worker = getattr(sys.modules.get("litellm.litellm_core_utils.logging_worker"), "GLOBAL_LOGGING_WORKER", None)
+    _keep(dict(getattr(worker, "__dict__", {})))  # its task, which Python would complain of
+
+
+def _keep(held: object) -> None:
+    """Keep something for ever: its finalizers would close connections, also as the process ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
 
 
 def _hush() -> None:

@@ -120,11 +120,12 @@ def test_every_change_in_place_goes_through_the_field():
 def test_a_list_belongs_to_one_definition():
     crew = crew_of("a")
     copies = [crew.with_(name="other"), crew.model_copy(), copy.copy(crew), Crew(tasks=crew.tasks)]
+    copies.append(crew.model_copy(update={"tasks": crew.tasks}))
     for one in copies:
         one.tasks.append(task("b"))
         assert (names(crew), names(one)) == ("a", "ab")
     crew.tasks.append(task("c"))
-    assert [names(one) for one in (crew, *copies)] == ["ac", "ab", "ab", "ab", "ab"]
+    assert [names(one) for one in (crew, *copies)] == ["ac", *["ab"] * 5]
     for one in (copy.deepcopy(crew), pickle.loads(pickle.dumps(crew))):
         with pytest.raises(ConfigError, match="listed twice"):
             one.tasks.append(one.tasks[0])
@@ -208,6 +209,23 @@ def test_of_what_several_threads_set_nothing_is_lost():
     for thread in threads:
         thread.join()
     assert (len(crew.tasks), crew.max_iter, crew.max_tokens) == (161, 40, 40)
+
+
+def test_a_definition_is_copied_and_set_while_another_thread_sets_a_field_for_the_first_time():
+    changes = [("backstory", "old"), ("verbose", True)]
+
+    class Watched(Agent):
+        def __getattribute__(self, name: str) -> Any:
+            if name == "goal" and changes:
+                other = threading.Thread(target=setattr, args=(self, *changes.pop()))
+                other.start()
+                other.join()
+            return super().__getattribute__(name)
+
+    agent = Watched(role="Clerk", goal="answer")
+    assert agent.with_().goal == "answer"
+    agent.max_iter = 3
+    assert (agent.verbose, agent.backstory, agent.max_iter) == (True, "old", 3)
 
 
 def test_a_kickoff_that_begins_while_a_change_is_checked_has_it_refused():

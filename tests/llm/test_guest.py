@@ -109,6 +109,31 @@ def test_connections_are_closed_at_the_end_on_the_loop_that_opened_them_unless_a
     assert said_by(AT_THE_END + then, tmp_path).startswith(closed)
 
 
+FORKING = """import os, sys, threading, time
+server = Server(reply(chat("hello")), [1.0, *reply(chat("still here"))], reply(chat("hello"))).__enter__()
+llm = LLM("openai/foo", base_url=server.base_url)
+llm.call("Who?")
+answers = []
+asking = threading.Thread(target=lambda: answers.append(llm.call("Who?")), daemon=True)
+asking.start()
+while len(server.requests) < 2:
+    time.sleep(0.01)
+if not (child := os.fork()):
+    CHILD
+    sys.exit()
+os.waitpid(child, 0)
+asking.join(30)
+print(answers)
+"""
+
+
+@children.posix
+@pytest.mark.parametrize("does", ["pass", "llm.call('Who?')"], ids=["nothing", "a call of its own"])
+def test_a_forked_child_that_ends_leaves_alone_the_connections_of_its_parent(tmp_path, does):
+    """They share them: what litellm closes at the end of the child, the parent's call would wait for in vain."""
+    assert said_by(FORKING.replace("CHILD", does), tmp_path) == "['still here']\n"
+
+
 BELOW_ZERO = {"prompt_tokens": -7, "completion_tokens": -5, "total_tokens": -12}
 
 
