@@ -123,7 +123,10 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("Agent Task Crew", "security_config", None, "secrets are never written"),
     Setting("Task", "verbose", ANY, "progress is shown where the agent or the crew says verbose=True"),
-    Setting("Task", "dependencies", ANY, "tasks run in the order of the list", "context=[...]", warns=True),
+    *(
+        Setting("Task", name, ANY, "tasks run in the order of the list", "context=[...]", warns=True)
+        for name in ("dependencies", "depends_on")
+    ),
     Setting("Task", "converter_cls", None, "the model is told what does not fit", "Task(output_pydantic=...)"),
     Setting("Task", "allow_crewai_trigger_context", ANY, "nothing triggers a run"),
     Setting("Crew", "share_crew", True, "nothing is sent to anybody"),
@@ -249,7 +252,6 @@ _ELSEWHERE: dict[str, str] = {
     "human_input": "human_in_the_loop",
     "step_callback": "on_step",
     "callback": "on_complete",
-    "context": "depends_on dependencies",
     "emit": "paths",
 }
 """Names of other frameworks by the name here."""

@@ -67,8 +67,9 @@ def test_a_name_with_a_capital_has_no_effect_as_in_crewai_and_is_logged(caplog):
 def test_a_setting_that_asks_for_something_and_does_nothing_is_logged(caplog):
     made(Agent, allow_code_execution=True)
     made(Task, dependencies=[made(Task)])
+    made(Task, depends_on=["first"])
     made(Agent, allow_code_execution=False)
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Agent", "Task"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["Agent", "Task", "Task"]
     assert "allow_code_execution has no effect: no code is run" in caplog.text
 
 

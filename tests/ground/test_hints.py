@@ -31,7 +31,7 @@ TABLE = {
     "max_steps=max_iter budget=max_cost_usd tool_choice= state= prompt= output= human_input= rules= plan=planning",
     "Task": "retries=failure_policy max_retry=max_retries prompt=description descripton=description desc=description "
     "output_type=output_pydantic agents=agent timeout=max_execution_time callbacks=callback expect= result= tool=tools "
-    "depends_on=context role= condition= inputs= async_exec=async_execution",
+    "depends_on=! role= condition= inputs= async_exec=async_execution",
     "Crew": "agent=agents max_workers=max_concurrency tags= retries=failure_policy model=llm manger_llm=manager_llm "
     "max_token=max_tokens flow= workflow= state= hooks= inputs= processes=process callbacks= output=",
     "LLM": "temp=temperature model_name=model retries=failure_policy system=! store=! timeouts=timeout token_limit=max_tokens "
@@ -58,7 +58,7 @@ def test_a_setting_that_is_not_known_is_answered_with_the_one_that_was_meant_or_
             hint = re.search(r"did you mean '(\w+)'", str(error))
             found[wrong] = hint[1] if hint else ""
         else:
-            found[wrong] = "!"  # it is accepted: a warning says that it is passed on to litellm
+            found[wrong] = "!"  # it is accepted, with a warning
     wanted = dict(entry.split("=") for entry in TABLE[of].split())
     assert found == wanted
 
