@@ -12,7 +12,15 @@ from collections import Counter
 import pytest
 
 from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, Task
-from crewlite.errors import BranchConflictError, ConfigError, InputsChanged, RunCancelled, StepRaised, Suspended
+from crewlite.errors import (
+    BranchConflictError,
+    ConfigError,
+    InputsChanged,
+    OnLoopThread,
+    RunCancelled,
+    StepRaised,
+    Suspended,
+)
 from crewlite.flow import ask, flow, step
 from tests import children
 
@@ -355,3 +363,28 @@ def test_wait_needs_a_name_to_wait_for(tmp_path):
         made.kickoff(wait=5)
     with pytest.raises(ConfigError, match="resume=True skips a run that a process is running"):
         made.kickoff(resume=True, wait=True)
+
+
+def test_a_blocking_wait_for_a_run_on_the_loop_that_it_blocks_is_refused(tmp_path):
+    """Neither would ever go on."""
+    begun = asyncio.Event()
+
+    @step
+    async def page(number: int) -> str:
+        begun.set()
+        await asyncio.sleep(0.01)
+        return f"page {number}"
+
+    @flow(checkpoint=CheckpointConfig(location=tmp_path / "store"))
+    async def book() -> list[str]:
+        return [await page(number) for number in (1, 2, 3)]
+
+    async def main():
+        at_work = asyncio.create_task(book.akickoff(run_id="r"))
+        await begun.wait()
+        with pytest.raises(OnLoopThread, match="run 'r', for which it waits, is at work on that loop"):
+            book.kickoff(run_id="r", wait=True)
+        elsewhere = asyncio.to_thread(book.kickoff, run_id="r", wait=True)
+        return await asyncio.gather(at_work, elsewhere, book.akickoff(run_id="r", wait=True))
+
+    assert asyncio.run(main()) == [BOOK] * 3

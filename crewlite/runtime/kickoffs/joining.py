@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from crewlite.concurrency import background
-from crewlite.errors import BranchConflictError, RefError, RunCancelled, RunEnded
+from crewlite.errors import BranchConflictError, OnLoopThread, RefError, RunCancelled, RunEnded
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.runtime.kickoffs.root import Root
+from crewlite.runtime.main_thread.handlers import blocked_loop
 from crewlite.runtime.steps.failures import raised
 from crewlite.state.format.commit import Claim
 from crewlite.state.format.record import Record
@@ -23,7 +24,7 @@ from crewlite.state.journal.cancel import cancel
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.journal import Journal
 from crewlite.state.journal.lineage import find_lineage
-from crewlite.state.journal.opening import is_written_here, open_writer
+from crewlite.state.journal.opening import open_writer, queue_here
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Store
 from crewlite.state.reading.located import Located
@@ -111,8 +112,16 @@ class _Watch:
     """Whether no commit can have been stored since the record was read."""
 
     def holder(self) -> str | None:
-        """Return the live process that runs the branch; None if there is none."""
-        if is_written_here(self.store.location, self.run_id, self.branch):
+        """Return the live process that runs the branch; None if there is none.
+
+        Raises OnLoopThread if the run is on the event loop that the waiting kickoff blocks, so that neither would end.
+        """
+        if queue := queue_here(self.store.location, self.run_id, self.branch):
+            if queue.loop and queue.loop is blocked_loop():
+                instead = (
+                    f"run {self.run_id!r}, for which it waits, is at work on that loop. Write `await akickoff(...)`"
+                )
+                raise OnLoopThread("kickoff(wait=True)", instead)
             return "this process"
         touched = self.store.touched(self.run_id, self.branch)
         return held_by(self._claim(touched), touched)

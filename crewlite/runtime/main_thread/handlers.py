@@ -132,6 +132,8 @@ class BlockingCall:
     def __init__(self) -> None:
         self.serves = threading.current_thread() is threading.main_thread()
         """Whether the waiting thread is the main thread."""
+        self.blocks = background.running_loop()
+        """The event loop of the waiting thread, which stands still meanwhile; None if there is none."""
         self.warned: set[str] = set()
         """Warnings that were logged already. One wait may be for many runs."""
         self.quiet = threading.Event()
@@ -204,6 +206,7 @@ class BlockingCall:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _waiting.reset(self._token)
+        self.blocks = None
         if not self.serves:
             return
         with _lock:
@@ -226,6 +229,12 @@ _waiting: contextvars.ContextVar[BlockingCall | None] = contextvars.ContextVar("
 def waiting() -> BlockingCall | None:
     """Return the `BlockingCall` of the blocking call inside which this code runs; None outside of such a call."""
     return _waiting.get()
+
+
+def blocked_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that the blocking call blocks inside which this code runs; None if it blocks none."""
+    call = waiting()
+    return call.blocks if call else None
 
 
 def _caught(number: int, frame: FrameType | None) -> None:

@@ -74,9 +74,15 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
 
 def is_written_here(location: str, run_id: str, branch: str) -> bool:
     """Return whether a run of this process writes that branch."""
+    return queue_here(location, run_id, branch) is not None
+
+
+def queue_here(location: str, run_id: str, branch: str) -> WriteQueue | None:
+    """Return the queue of that branch, if a run of this process writes it."""
     real = real_path(location)
     with guard:
-        return any((run_id, branch) in w.queues for w in writers.values() if real_path(w.store.location) == real)
+        here = (w.queues.get((run_id, branch)) for w in writers.values() if real_path(w.store.location) == real)
+        return next(filter(None, here), None)
 
 
 def settling(queue: WriteQueue) -> Future[BaseException | None]:
