@@ -184,7 +184,7 @@ class DryScope(StepScope):
             self.run.journal.commit({"steps": [*starmap(invalidated, anew)]}, lambda error: None)  # in memory
         lines = len(self.run.steps)
         try:
-            value = await inner.work(step)
+            value: T = await inner.work()
         except inner.fails:
             if not inner.blind:
                 raise

@@ -83,7 +83,7 @@ async def _to_its_end(
 async def _driven(root: Root[T], run: Run, inputs: dict[str, Any], listener: Listener | None, progress: Progress) -> T:
     step = dataclasses.replace(root.step(inputs, run), address=root.address)
     frame = StepScope(run, run.outermost(root.name))
-    frame.sayings = run.sayings
+    frame.children.sayings = run.sayings
     try:
         work = _while_ours(run.journal, frame.step(step))
         return await (listener.during(work) if listener else work)

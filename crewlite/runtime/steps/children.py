@@ -12,7 +12,9 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError, CrewliteError
 from crewlite.runtime.steps.beside import Beside
+from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.siblings import Siblings
+from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.numbering import TOLD_APART, Numbering, stem_of
 from crewlite.state.format.record import Record
 from crewlite.state.journal.view import View
@@ -56,6 +58,8 @@ class Children(Numbering):
     """Addresses of child steps, and of steps inside them, whose answers are kept though their questions changed."""
     beside: Beside | None = None
     """The code beside the attempt's own, and what it has requested."""
+    sayings: Sayings | None = None
+    """What the attempt's code and the child steps report; None if neither the step nor an enclosing one listens."""
     side_by_side: Siblings | None = None
     """The steps that were begun and not awaited at once, and the results to hand over."""
 
@@ -88,6 +92,11 @@ class Children(Numbering):
         text = data.get("text") if isinstance(data, dict) else None
         if isinstance(text, str) and len(text) >= _SHORTEST_REFERENCE:
             self.texts.setdefault(text, address)
+
+    def receive_sayings(self, address: str, said: SaidRecord | None) -> None:
+        """Receive the sayings of a child step, once the step has its outcome or has failed finally."""
+        if self.sayings is not None:
+            self.sayings.receive(address, said)
 
     def heard_before(self, address: str) -> list[str]:
         """Return digests of what this step's model heard and said, up to its last reply before the child `address`.

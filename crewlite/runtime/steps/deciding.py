@@ -9,7 +9,7 @@ from itertools import starmap
 from typing import Any, cast
 
 from crewlite import durable
-from crewlite.durable import Said, Step, with_more
+from crewlite.durable import Said, with_more
 from crewlite.errors import (
     NOT_TO_SWALLOW,
     ConfigError,
@@ -47,7 +47,6 @@ from crewlite.recovery.remedy import GIVES_UP
 from crewlite.runtime.steps import remedies
 from crewlite.runtime.steps.attempts import is_for_work, tries, was_decided
 from crewlite.runtime.steps.causes import causes_of, for_author, led_to, message_of, type_of
-from crewlite.runtime.steps.children import Children
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, keep
 from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
@@ -97,7 +96,7 @@ class Decided:
         return cls(failure, said, run_id=run.run_id, location=location, branch=run.branch, kind=run.record.kind)
 
 
-async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
+async def remedied(frame: Frame, failed: FailedAttempt, attempt: int, past: list[Remedy]) -> Remedy:
     """Choose the remedy for a failed attempt, and record the failure and the remedy. Adds the remedy to `past`.
 
     Without a remedy the error is raised, unless the step has an outcome that reports the failure: then nothing is
@@ -108,51 +107,49 @@ async def remedied(step: Step[Any], frame: Frame, failed: FailedAttempt, attempt
         raise failed.error
     except Exception as error:  # an error while its remedy is chosen then has it as its context
         error.__traceback__, error.__context__ = trace, context
-        decision = await _decided(step, frame, failed, past)
+        decision = await _decided(frame, failed, past)
     remedy = decision.remedy
     if not (failed.has_outcome and decision.error is failed.error and remedy == Abort(type=remedy.type)):
         if decision.final:
-            await _announce_end(step, frame, decision, past)
+            await _announce_end(frame, decision, past)
         past.append(remedy)
-        await _recorded(step, frame, decision, attempt, failed)
+        await _recorded(frame, decision, attempt, failed)
     return remedy
 
 
-async def _recorded(step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
+async def _recorded(frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt) -> None:
     """Commit a failed attempt with its remedy and emit its event. If it was the last attempt, raise the error."""
     run, address, error, outer = frame.run, frame.address, decision.error, frame.outer
     shown = run.presentable(error)
     thrown = decision.raised(frame, shown)
-    attempted = _as_recorded(step, frame, decision, attempt, failed, thrown)
+    attempted = _as_recorded(frame, decision, attempt, failed, thrown)
     if "fingerprint" in attempted:
         outer.children.siblings().handover.committed(address, run.journal.next_order)
     if (raised := attempted["error"].get("raised")) and address and not decision.rises and not ends_run(thrown):
         run.incomplete(address, frame.origin.name, raised)
     if not decision.final:
         _log_retry(frame, shown, attempt, decision.remedy)
-    event = with_more(_event(step, frame, decision, attempt, failed, shown), started_event_id=frame.origin.parent)
+    event = with_more(_event(frame, decision, attempt, failed, shown), started_event_id=frame.origin.parent)
     origin = frame.origin._replace(parent=outer.origin.parent)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
-    await run.publish(step.voice.source, event, origin, parts=commit)
+    await run.publish(frame.own_step.voice.source, event, origin, parts=commit)
     if decision.final:
-        outer.receive_sayings(address, failed.said)
+        outer.children.receive_sayings(address, failed.said)
         if thrown is error:
             raise error  # keeps its cause
         raise thrown from (None if thrown is shown else shown)
 
 
-def _as_recorded(
-    step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt, thrown: Exception
-) -> StepRecord:
+def _as_recorded(frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt, thrown: Exception) -> StepRecord:
     """Build the record of a failed attempt. `thrown`: the error that is raised if it was the last attempt."""
     error, final, masked = decision.error, decision.final, frame.run.journal.secrets.mask_data
     known = failed.described if error is failed.error else None
     attempted: StepRecord = {
         "address": frame.address,
-        "kind": step.kind.name,
+        "kind": frame.own_step.kind.name,
         "attempt": attempt,
         "ms": failed.milliseconds,
-        "error": {**(known or described(step, frame, failed, error)), "failure": decision.kind, "final": final},
+        "error": {**(known or described(frame, failed, error)), "failure": decision.kind, "final": final},
     }
     if decision.kind:
         attempted["error"]["remedy"] = cast(RemedyRecord, masked(recorded_remedy(decision.remedy)))
@@ -161,21 +158,19 @@ def _as_recorded(
     is_asked_again = final and (frame.outer.inherited.mode.strict_replay or decision.rises)
     if is_asked_again:
         attempted["fingerprint"] = frame.fingerprint
-        if means := frame.inherited.mode.provenance(step):
+        if means := frame.inherited.mode.provenance(frame.own_step):
             attempted["means"] = {**means}
     if is_asked_again or (final and not frame.address):  # the failure of the root reaches the caller of the kickoff
         attempted["error"]["raised"] = cast(RaisedError, masked(written(thrown)))
     return attempted
 
 
-def _event(
-    step: Step[Any], frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt, shown: Exception
-) -> Said:
+def _event(frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt, shown: Exception) -> Said:
     """Return the event of a failed attempt. `shown`: its error without secrets."""
     about, took = {"error": message_of(shown), "error_type": type_of(shown)}, {"duration_ms": failed.milliseconds}
     if not decision.final:
-        return RecoveryStartedEvent, {**about, **_started(step, frame, decision), **took}
-    said = step.voice.failed(**about)
+        return RecoveryStartedEvent, {**about, **_started(frame, decision), **took}
+    said = frame.own_step.voice.failed(**about)
     if said and said[0] is StepFailedEvent:
         return said[0], {"attempt": attempt, **took, **said[1]}
     return said
@@ -189,31 +184,31 @@ def _log_retry(frame: Frame, shown: Exception, attempt: int, remedy: Remedy) -> 
     log.info("%s/%s: %s", run.run_id, run.branch, frame.mask(text), extra=about)
 
 
-async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:
+async def _decided(frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) -> Decided:
     """Return what follows a failed attempt: a remedy that rises from an inner step, or the policy's choice."""
     error = failed.error
-    if _is_for_person(step, frame, error):
+    if _is_for_person(frame, error):
         return Decided(Abort(), error)
     record, causes = frame.run.record, causes_of(frame, error)
     if risen := remedies.rising(record, causes):
-        return await _risen(step, frame, risen, error)
-    policy = _policy(step, frame, causes)
+        return await _risen(frame, risen, error)
+    policy = _policy(frame, causes)
     if policy is None:
         return Decided(Abort(), error)
-    failure = failed.failure or _failure(step, frame, error, past, failed.said)
-    deciding = _deciding(step, frame)
+    failure = failed.failure or _failure(frame, error, past, failed.said)
+    deciding = _deciding(frame)
     asked = deciding.children
-    asked.before_first = keeping = partial(keep, step, frame, failed, failure)
+    asked.before_first = keeping = partial(keep, frame, failed, failure)
     if (classifier := getattr(policy, "classifier", None)) is not None:
         with durable.entered(deciding):
             failure = await classified(classifier, failure, frame.mask)
-        await _announce_type(step, frame, failure)
+        await _announce_type(frame, failure)
     try:
         remedy = remedy_for(policy, failure, remedies.counted(record, frame.address, past))
         if isinstance(remedy, Suspend):
-            asked.before_first = asked.before_first and partial(keeping, again=step.effect != "once")
+            asked.before_first = asked.before_first and partial(keeping, again=frame.own_step.effect != "once")
             with durable.entered(deciding):
-                remedy = await suspending.chosen(remedy, failure, step.voice.source)
+                remedy = await suspending.chosen(remedy, failure, frame.own_step.voice.source)
     except ConfigError as misused:
         return Decided(Abort(), misused, failure.kind)
     if not is_for_work(remedy):
@@ -224,20 +219,20 @@ async def _decided(step: Step[Any], frame: Frame, failed: FailedAttempt, past: S
         return Decided(Escalate(_nowhere(remedy), type=remedy.type), error, failure.kind, failure)
     if where != frame.address:
         return Decided(remedy, error, failure.kind, failure, rises=True)
-    return await _applied(step, frame, Decided(remedy, error, failure.kind, failure))
+    return await _applied(frame, Decided(remedy, error, failure.kind, failure))
 
 
-def _is_for_person(step: Step[Any], frame: Frame, error: Exception) -> bool:
+def _is_for_person(frame: Frame, error: Exception) -> bool:
     """Return whether a person has to decide what the record means, so that no policy can choose a remedy.
 
     One case: nobody knows if a call with effect="once" has taken effect.
     """
-    if step.effect == "once" and isinstance(error, StepTimeout) and error.what == step.title:
+    if frame.own_step.effect == "once" and isinstance(error, StepTimeout) and error.what == frame.own_step.title:
         return True
     return any(isinstance(one, NOT_TO_SWALLOW) for one, _ in led_to(frame, error))
 
 
-async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: Sequence[Remedy]) -> None:
+async def _announce_end(frame: Frame, decision: Decided, past: Sequence[Remedy]) -> None:
     """Announce that no remedy is left for a step. Its failure is recorded afterwards.
 
     Does nothing if no remedy was ever applied and the policy does not escalate, or if an enclosing step decides.
@@ -246,37 +241,37 @@ async def _announce_end(step: Step[Any], frame: Frame, decision: Decided, past: 
     if failure is None or decision.rises or not (past or isinstance(decision.remedy, Escalate)):
         return
     remedy = decision.remedy
-    about = {**_about(step, frame, failure), "remedy": remedy.name, "reason": remedy.said}
-    await _announce(step, frame, RecoveryFailedEvent, about)
+    about = {**_about(frame, failure), "remedy": remedy.name, "reason": remedy.said}
+    await _announce(frame, RecoveryFailedEvent, about)
 
 
-async def announce_success(step: Step[Any], frame: Frame) -> None:
+async def announce_success(frame: Frame) -> None:
     """Announce that a step has succeeded after remedies."""
-    about = _of_step(step, frame) | {"remedy": frame.past[-1].name}
-    await _announce(step, frame, RecoveryCompletedEvent, about)
+    about = _of_step(frame) | {"remedy": frame.past[-1].name}
+    await _announce(frame, RecoveryCompletedEvent, about)
 
 
-def _started(step: Step[Any], frame: Frame, decision: Decided) -> dict[str, Any]:
+def _started(frame: Frame, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
-    about = {"kind": step.kind.name, "name": _name(step, frame), "failure": decision.kind, "remedy": remedy.name}
+    about = {"kind": frame.own_step.kind.name, "name": _name(frame), "failure": decision.kind, "remedy": remedy.name}
     about |= {"failure_type": kind.value if kind else "", "hint": remedy.hint}
     return about | {"attempt": tries(frame.run.record, frame.address), "delay": remedy.after}
 
 
-async def _announce_type(step: Step[Any], frame: Frame, failure: Failure) -> None:
-    about = _about(step, frame, failure)
+async def _announce_type(frame: Frame, failure: Failure) -> None:
+    about = _about(frame, failure)
     about["evidence"] = tuple({"rule": one.rule, "text": one.text} for one in failure.evidence)
-    await _announce(step, frame, FailureClassifiedEvent, about)
+    await _announce(frame, FailureClassifiedEvent, about)
 
 
-async def _announce(step: Step[Any], frame: Frame, event: type[BaseEvent], about: dict[str, Any]) -> None:
+async def _announce(frame: Frame, event: type[BaseEvent], about: dict[str, Any]) -> None:
     origin = frame.outer.origin._replace(checkpoints=frame.origin.checkpoints)
-    await frame.run.publish(step.voice.source, (event, about), origin)
+    await frame.run.publish(frame.own_step.voice.source, (event, about), origin)
 
 
-def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:
-    return _of_step(step, frame) | {
+def _about(frame: Frame, failure: Failure) -> dict[str, Any]:
+    return _of_step(frame) | {
         "failure": failure.kind,
         "failure_type": failure.type.value,
         "error": failure.message,
@@ -284,60 +279,67 @@ def _about(step: Step[Any], frame: Frame, failure: Failure) -> dict[str, Any]:
     }
 
 
-def _of_step(step: Step[Any], frame: Frame) -> dict[str, Any]:
-    about = {"kind": step.kind.name, "name": _name(step, frame), "address": frame.address, "source_id": frame.address}
+def _of_step(frame: Frame) -> dict[str, Any]:
+    about = {
+        "kind": frame.own_step.kind.name,
+        "name": _name(frame),
+        "address": frame.address,
+        "source_id": frame.address,
+    }
     return {**about, "source_name": frame.origin.name, "attempt": tries(frame.run.record, frame.address)}
 
 
-def _name(step: Step[Any], frame: Frame) -> str:
-    return step.asked_model() if step.asked_model else frame.origin.name
+def _name(frame: Frame) -> str:
+    asked_model = frame.own_step.asked_model
+    return asked_model() if asked_model else frame.origin.name
 
 
-async def _risen(step: Step[Any], frame: Frame, risen: Attempt, error: Exception) -> Decided:
+async def _risen(frame: Frame, risen: Attempt, error: Exception) -> Decided:
     """Apply the remedy of an inner step if it is meant for this step; otherwise let the enclosing step decide.
 
     A step with effect="once" applies no remedy of an inner step and fails: only its own policy may repeat it.
     """
     record, remedy, at = frame.run.record, risen.remedy, risen.address
     assert remedy
-    if step.effect == "once":
+    if frame.own_step.effect == "once":
         return Decided(Abort(), error, risen.failure)
     if remedies.applier(record, remedy, prefix_beside(at), at) != frame.address:
         return Decided(Abort(), error)
     kind, attempts = remedy.type or FailureType.UNKNOWN, len(record.attempts[at])
     failure = replace(_masked(frame, Failure.of(error, at)), type=kind, attempts=attempts)
     decision = Decided(remedy, error, risen.failure, failure)
-    return await _applied(step, frame, decision)
+    return await _applied(frame, decision)
 
 
-async def _applied(step: Step[Any], frame: Frame, decision: Decided) -> Decided:
+async def _applied(frame: Frame, decision: Decided) -> Decided:
     """Return the decision with the finished steps that its remedy makes void. A Compensate undoes them first."""
     record, remedy, prefix = frame.run.record, decision.remedy, frame.children.prefix
-    if step.refuses and (why := step.refuses(remedy)):
+    if frame.own_step.refuses and (why := frame.own_step.refuses(remedy)):
         return replace(decision, remedy=Escalate(why, type=remedy.type))
     if not isinstance(remedy, Compensate):
         return replace(decision, void=tuple(remedies.void_by(record, remedy, prefix)))
-    with durable.entered(_deciding(step, frame)):
+    with durable.entered(_deciding(frame)):
         then, steps = await undone(frame, remedy)
         if isinstance(then, Suspend) and decision.failure:
-            then = await suspending.chosen(then, decision.failure, step.voice.source)
+            then = await suspending.chosen(then, decision.failure, frame.own_step.voice.source)
     gone = {*steps, *remedies.made_before(record, steps)}
     void = [(at, one.kind) for at, one in record.outcomes.items() if not gone.isdisjoint((at, *outers(at)))]
     return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))
 
 
-def _deciding(step: Step[Any], frame: Frame) -> Frame:
+def _deciding(frame: Frame) -> Frame:
     """Build a frame for steps about a failed attempt, such as questions. Their addresses are inside the failed step."""
-    deciding = frame.outer.child(step, frame.origin._replace(parent=None))
-    deciding.children = Children(frame.children.prefix, ())
+    deciding = frame.outer.child(frame.own_step, frame.origin._replace(parent=None))
+    deciding.children.prefix, deciding.children.unrequested = frame.children.prefix, set()
     return deciding
 
 
-def _policy(step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | None:
+def _policy(frame: Frame, causes: Sequence[str]) -> Policy | None:
     """Return the nearest policy that decides on a failure; None if a policy of a child step has decided already.
 
     Only the step's own policy may repeat a call with effect="once".
     """
+    step = frame.own_step
     if step.failure_policy or not step.inherits:
         return step.failure_policy
     if any(was_decided(frame.run.record, at) for at in causes):
@@ -347,20 +349,18 @@ def _policy(step: Step[Any], frame: Frame, causes: Sequence[str]) -> Policy | No
     return frame.inherited.policy or (DEFAULT if step.kind.asks_model else None)
 
 
-def _failure(
-    step: Step[Any], frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None
-) -> Failure:
+def _failure(frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None) -> Failure:
     record, address = frame.run.record, frame.address
-    left = step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
+    left = frame.own_step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
     inside, beside = frame.children.prefix, frame.outer.children.prefix
     return replace(
         _masked(frame, Failure.of(for_author(frame, error) or error, address, left)),
-        is_told=step.failure is not None and not ends_run(for_author(frame, error) or error),
+        is_told=frame.own_step.failure is not None and not ends_run(for_author(frame, error) or error),
         attempts=tries(record, address),
         recoveries=sum(not attempt.final for made in record.attempts.values() for attempt in made),
         cause=_first(record, causes_of(frame, error)),
         last_good=last_good(record, inside),
-        trajectory=trajectory(record, inside if step.kind.worker else beside, said),
+        trajectory=trajectory(record, inside if frame.own_step.kind.worker else beside, said),
     )
 
 

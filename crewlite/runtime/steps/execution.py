@@ -107,7 +107,7 @@ class Execution(Generic[T]):
                 await run.journal.save({"steps": [*starmap(invalidated, anew)]})
                 run.unrequested_changes |= run.record.edited.keys() & {at for at, _ in anew}  # as on a resume
             clock = time.perf_counter()
-            failed = kept(step, frame) if address in run.undecided else None  # that an earlier kickoff made
+            failed = kept(frame) if address in run.undecided else None  # that an earlier kickoff made
             try:
                 value = failed.reported() if failed else await self._attempt(frame, number)
                 failed = failed or (self._reported(frame, value, clock) if step.failure else None)
@@ -121,7 +121,7 @@ class Execution(Generic[T]):
             states.end(view, finished=failed is None)
             if failed is None:
                 return value, OutcomeFacts(changes, conflicts, frame, number, _ms(clock))
-            remedy = await remedied(step, frame, failed, number, past)
+            remedy = await remedied(frame, failed, number, past)
             if isinstance(remedy, Abort):  # this outcome reports the failure: without one, `remedied` raises
                 return value, OutcomeFacts(frame=frame, attempt=number, milliseconds=failed.milliseconds)
             if isinstance(failed.error, StateConflict) and failed.error.address == address and outer.state:
@@ -203,7 +203,7 @@ class Execution(Generic[T]):
         if in_doubt and not only_intended and not is_made_again(run, address):
             failures, (number, _) = run.record.attempts.get(address, ()), next_attempt(run.record, address)
             last = self.outer.child(step, self.origin, self.fingerprint, number, failures)
-            if kept(step, last) is None:  # else it has failed, and its remedy is chosen first
+            if kept(last) is None:  # else it has failed, and its remedy is chosen first
                 raise doubt(step, address, run, None if asks_the_same(run.record, address, self.fingerprint) else "")
         return earlier
 
@@ -253,11 +253,11 @@ class Execution(Generic[T]):
             return hooked(partial(self._limited, frame), around, self._info(number), frame.mask)
         if self.budgets or self.step.timeout is not None or self.step.deadline is not None:
             return self._limited(frame)
-        return frame.work(self.step)
+        return frame.work()
 
     def _limited(self, frame: Frame) -> Awaitable[T]:
         """Return an awaitable of an attempt's work. It raises once the time of the step or of a budget is up."""
-        step, work = self.step, limited(frame.work(self.step), self.budgets)
+        step, work = self.step, limited(frame.work(), self.budgets)
         if step.deadline is None:
             once = step.effect == "once"
             return work if step.timeout is None else within(work, step.timeout, step.title, once=once)
@@ -300,8 +300,8 @@ class Execution(Generic[T]):
         outer, step, inner = self.outer, self.step, facts.frame
         run, children = outer.run, outer.children
         usage = step.usage(value) if step.usage and not facts.reused else None
-        if reported := self._said(inner) if inner and inner.sayings is not None else None:
-            outer.receive_sayings(self.address, reported)
+        if reported := self._said(inner) if inner and inner.children.sayings is not None else None:
+            children.receive_sayings(self.address, reported)
         if children.view and facts.changes:
             children.view.commit(self.address, [(run.journal.next_order, facts.changes)])
         try:
@@ -328,7 +328,7 @@ class Execution(Generic[T]):
             names = {"names": tuple(facts.conflicts)}
             await inner.announce(step.voice.source, events.StepStateConflictEvent, names)
         if inner and inner.past:
-            await announce_success(step, inner)
+            await announce_success(inner)
         if step.cache and exact and self.started:  # done here: neither reused nor a person's answer
             run.cache.remember(step, step.cache, value, self.address, facts.changes)
         return value
@@ -387,7 +387,7 @@ class Execution(Generic[T]):
 
     def _said(self, frame: Frame | None) -> SaidRecord | None:
         """Return the sayings of the attempt as they are recorded; None if no step listens for them."""
-        return self._masked(frame.sayings.record()) if frame and frame.sayings is not None else None
+        return self._masked(frame.children.sayings.record()) if frame and frame.children.sayings is not None else None
 
     def _masked(self, data: M) -> M:
         return cast(M, self.outer.run.journal.secrets.mask_data(data))

@@ -53,7 +53,7 @@ class FailedAttempt:
         return self.outcome
 
 
-def described(step: Step[Any], frame: Frame, failed: FailedAttempt, error: Exception) -> ErrorRecord:
+def described(frame: Frame, failed: FailedAttempt, error: Exception) -> ErrorRecord:
     """Describe a failed attempt for the record, without the decision. `error`: the attempt's own, or a later one."""
     causes, shown = causes_of(frame, error), frame.run.presentable(_original(frame, error))
     description: ErrorRecord = {
@@ -69,8 +69,8 @@ def described(step: Step[Any], frame: Frame, failed: FailedAttempt, error: Excep
         description["for_author"] = True
     if frame.is_changed_inside():
         description["holds"] = frame.run.record.base + 1
-    if step.asked_model:
-        description["model"] = step.asked_model()
+    if frame.own_step.asked_model:
+        description["model"] = frame.own_step.asked_model()
     if failed.usage:
         description["usage"] = failed.usage
     return description
@@ -82,23 +82,23 @@ def _original(frame: Frame, error: Exception) -> Exception:
     return before if isinstance(before, Exception) else error
 
 
-async def keep(step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Failure, *, again: bool = False) -> None:
+async def keep(frame: Frame, failed: FailedAttempt, failure: Failure, *, again: bool = False) -> None:
     """Record a failed attempt before its remedy is chosen, as a step in the scope of the caller.
 
     With `again`, the next kickoff makes the attempt again unless a person has decided by then what follows this one. An
     attempt that cannot be recorded completely is not recorded: after a kill it is made again.
     """
     error = failed.error
-    if step.kind.enters or failed.described or for_author(frame, error) or frame.children.unobserved():
+    if frame.own_step.kind.enters or failed.described or for_author(frame, error) or frame.children.unobserved():
         return
     try:
         kept = {
-            "error": described(step, frame, failed, error),
+            "error": described(frame, failed, error),
             "raised": written(frame.run.presentable(error)),
             "ms": failed.milliseconds,
             "said": failed.said,
             "failure": codec.encode(failure),
-            **({"outcome": step.encode(failed.outcome)} if failed.has_outcome else {}),
+            **({"outcome": frame.own_step.encode(failed.outcome)} if failed.has_outcome else {}),
             **({"again": True} if again else {}),
         }
     except NotCodable:
@@ -114,14 +114,14 @@ async def keep(step: Step[Any], frame: Frame, failed: FailedAttempt, failure: Fa
             name=_name(frame),
             work=work,
             question=frame.fingerprint,
-            voice=Voice.silent(step.voice.source),
+            voice=Voice.silent(frame.own_step.voice.source),
             address=_address(frame),
             after=frame.run.record.seq + 1 if again else None,  # an undecided failure kept before is outdated
         )
     )
 
 
-def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
+def kept(frame: Frame) -> FailedAttempt | None:
     """Return the attempt of an earlier kickoff whose remedy is not chosen yet; None if there is none.
 
     Sets the frame's failed child steps and sayings to those of that attempt.
@@ -142,10 +142,10 @@ def kept(step: Step[Any], frame: Frame) -> FailedAttempt | None:
             description["type"], description["message"], description["traceback"], data["raised"]
         )
         error = raised(frame.origin.name, reported)
-        outcome = step.decode(data["outcome"]) if "outcome" in data else None
+        outcome = frame.own_step.decode(data["outcome"]) if "outcome" in data else None
         frame.children.failed = dict.fromkeys(description["causes"], error)
-        if frame.sayings is not None and data["said"]:
-            frame.sayings.say(data["said"])
+        if frame.children.sayings is not None and data["said"]:
+            frame.children.sayings.say(data["said"])
         return FailedAttempt(
             error,
             data["ms"],

@@ -31,7 +31,6 @@ from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Slots
 from crewlite.state.format.addresses import outers, prefix_inside
 from crewlite.state.format.commit import CommitParts
-from crewlite.state.format.failed import SaidRecord
 from crewlite.state.format.numbering import is_counted
 from crewlite.state.format.outcome import Attempt
 from crewlite.state.journal.conflicts import Start
@@ -94,11 +93,13 @@ class Frame(Scope):
         "fingerprint",
         "inherited",
         "origin",
+        "own_step",
         "past",
         "run",
-        "sayings",
     )
 
+    own_step: Step[Any]
+    """The step; not set in the outermost frame."""
     address: str
     past: tuple[Remedy, ...]
     fails: tuple[type[BaseException], ...] = (Exception,)
@@ -120,8 +121,6 @@ class Frame(Scope):
         """The frame of the enclosing step; None for the outermost."""
         self.past = ()
         """The remedies for this step's failed attempts so far."""
-        self.sayings: Sayings | None = None
-        """What the code of this attempt reports about its work; None if neither it nor an enclosing step listens."""
 
     @property
     def idempotency_key(self) -> str:
@@ -147,6 +146,11 @@ class Frame(Scope):
     def state(self) -> View | None:
         """The state as this attempt sees it."""
         return self.children.view
+
+    @property
+    def sayings(self) -> Sayings | None:
+        """See `durable.Scope`."""
+        return self.children.sayings
 
     @property
     def in_other_task(self) -> bool:
@@ -221,9 +225,10 @@ class Frame(Scope):
         inherited = self.inherited.inside(step, budgets, slots)
         inside = remedies.number_inside(failed, number) if failed else number
         frame = type(self)(self.run, origin, inherited=inherited, attempt=inside)
-        frame.around, frame.fingerprint, frame.past, frame.children.view = self, fingerprint, tuple(past), view
-        if step.may_report or self.sayings is not None:
-            frame.sayings = Sayings()
+        frame.own_step, frame.around, frame.fingerprint, frame.past = step, self, fingerprint, tuple(past)
+        frame.children.view = view
+        if step.may_report or self.children.sayings is not None:
+            frame.children.sayings = Sayings()
         if failed and remedies.goes_on(failed):
             frame.go_on_otherwise()
         return frame
@@ -242,11 +247,6 @@ class Frame(Scope):
                 parts.append(part)
             at, frame = frame.address, frame.around
         return Basis(codec.digest(parts) if parts else "", self.inherited.after)
-
-    def receive_sayings(self, address: str, said: SaidRecord | None) -> None:
-        """Receive the sayings of a child step, once the step has its outcome or has failed finally."""
-        if self.sayings is not None:
-            self.sayings.receive(address, said)
 
     def go_on_otherwise(self) -> None:
         """Allow the code to change the questions of recorded steps, as its new course after a rollback may."""
@@ -327,11 +327,11 @@ class Frame(Scope):
         recorded = self.run.record.paid.inside(address)
         return step.with_usage(value, recorded + Usage.of(more) if more else recorded)
 
-    async def work(self, step: Step[T]) -> T:
-        """Do the work of a step here, and wait for the steps that it began and did not await."""
+    async def work(self) -> Any:
+        """Do the work of the step, and wait for the steps that it began and did not await. Returns its outcome."""
         token = durable.enter(self)
         try:
-            value = await step.work()
+            value = await self.own_step.work()
             if self.children.side_by_side:
                 await self.children.side_by_side.join()
         except self.fails as error:  # an error of a child step that stops the run is raised below instead

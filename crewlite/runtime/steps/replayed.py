@@ -39,7 +39,7 @@ def recorded_value(frame: Frame, step: Step[T], decision: Reuse) -> T:
     if (view := children.view) and outcome.changes:
         view.commit(address, [(outcome.order, outcome.changes)], recorded=True)
     commit_late(frame, address)
-    frame.receive_sayings(address, outcome.said)
+    frame.children.receive_sayings(address, outcome.said)
     if step.intends:
         children.recorded_calls = iter(outcome.calls)
     children.record_child(address, outcome.digest if step.kind.heard else "", value, decision.drifted)
@@ -49,7 +49,7 @@ def recorded_value(frame: Frame, step: Step[T], decision: Reuse) -> T:
 def recorded_error(frame: Frame, step: Step[Any], failure: Attempt) -> BaseException:
     """Build the error with which a child step failed before, and note it as the step's failure."""
     address = failure.address
-    frame.receive_sayings(address, failure.said)
+    frame.children.receive_sayings(address, failure.said)
     error = frame.children.failed[address] = raised(frame.origin_of(step, address).name, failure)
     tracebacks.name_step(error, address)
     return error

@@ -82,8 +82,8 @@ class StepScope(Frame):
             children.recorded_calls = None
         stopping = None if step.kind.asks_person or address in children.stop.exempt else children.stop.received
         children.asked[address] = None
-        if self.sayings is not None:
-            self.sayings.expect(address)
+        if children.sayings is not None:
+            children.sayings.expect(address)
         if step.compensate:
             children.compensators[address] = step.compensate
             self.run.compensable.add(address)
