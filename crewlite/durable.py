@@ -134,7 +134,7 @@ class Step(Generic[T]):
     """The kind of work, as the author of the step names it."""
     limits: tuple[Limit, ...] = ()
     """The limits on concurrent steps that this step counts towards."""
-    in_turn: bool = False
+    caller_waits: bool = False
     """Whether the code that requests the step waits until it has ended, and requests nothing meanwhile."""
     inherited_limits: tuple[Limit, ...] = ()
     """The limits that all steps inside this one count towards."""

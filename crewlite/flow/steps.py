@@ -101,12 +101,11 @@ class StepFunction(Generic[P, R, V]):
         scope = durable.scope()
         if scope.loop is None:
             return self.func(*args, **kwargs)
-        step = self._made(args, kwargs)
+        step = self._made(args, kwargs, caller_waits=not self._how.is_async)
         if self._how.is_async:
             return requested(scope, step, f"{self.name}(...)")  # type: ignore[no-any-return]  # R is awaitable
         if runs_here(scope.loop):
             raise OnLoopThread(self.name, f"await {self.name}.submit(...)")
-        step.in_turn = True
         return StepFuture[R](scope, step).result()
 
     def submit(self, /, *args: P.args, **kwargs: P.kwargs) -> StepFuture[V]:
@@ -157,7 +156,7 @@ class StepFunction(Generic[P, R, V]):
             raise ConfigError(f"{self.name}.map(...): {str(error)[6:]}; wanted iterables of the same length") from None
         return StepFutures([StepFuture(scope, self._made(items, {})) for items in together])
 
-    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Step[Any]:
+    def _made(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, caller_waits: bool = False) -> Step[Any]:
         if self._decode is None:  # only now, as type hints may name classes defined after the step
             self._decode = functools.partial(codec.decode, classes=codec.declare_hints(self.func))
         given = self._given(args, kwargs)
@@ -194,6 +193,7 @@ class StepFunction(Generic[P, R, V]):
             round_trip=True,
             label=self.type,
             limits=self._limits,
+            caller_waits=caller_waits,
         )
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:

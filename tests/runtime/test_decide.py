@@ -336,11 +336,16 @@ LATER = "step:later"
         (replace(STRICT, left_in_doubt=frozenset({"tool:pay"})), {}, {"tool:pay"}, "run"),
         (
             replace(STRICT, left_in_doubt=frozenset({"tool:pay"})),
-            {"in_turn": True},
+            {"caller_waits": True},
             {"tool:pay"},
             "refuse: passed over",
         ),
-        (replace(STRICT, left_in_doubt=frozenset({"tool:pay"}), differs=True), {"in_turn": True}, {"tool:pay"}, "run"),
+        (
+            replace(STRICT, left_in_doubt=frozenset({"tool:pay"}), differs=True),
+            {"caller_waits": True},
+            {"tool:pay"},
+            "run",
+        ),
     ],
 )
 def test_a_step_of_which_nothing_is_recorded_runs_unless_recorded_ones_come_before(mode, asked, unrequested, expected):

@@ -44,7 +44,7 @@ class StepQuestion(NamedTuple):
     """Whether a repeated call would do harm."""
     comes_late: bool = False
     """Whether the earlier run may have requested this step, not begun it yet, and recorded later ones meanwhile."""
-    in_turn: bool = False
+    caller_waits: bool = False
     """Whether the code requests nothing more before this step has ended."""
     is_early: bool = False
     """Whether the step may differ and is requested before steps that were recorded before it."""

@@ -221,7 +221,7 @@ def _without_answer(case: _Case) -> Execute | Refuse:
     contradicts = bool(passed) or (isinstance(ended, Attempt) and not case.is_same)
     if question.moved or (case.may_differ and contradicts):  # moved: its usual address belongs to another call
         return NEW_COURSE
-    begun = not question.in_turn or question.address in record.events.starts
+    begun = not question.caller_waits or question.address in record.events.starts
     if left_out := needed(record, mode, passed, () if begun else unrequested):
         return Refuse("passed over", left_out)
     is_free = mode.differs or free_from(record, unrequested) < math.inf

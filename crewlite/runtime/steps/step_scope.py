@@ -318,12 +318,12 @@ class StepScope(Frame):
         record, children, address = self.run.record, self.children, asked.address
         if not (children.unrequested or address in record.outcomes or address in record.failures):
             return EXECUTE
-        once, in_turn = step.effect == "once", step.in_turn or not asked.in_own_task
-        late = not in_turn if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
+        once, caller_waits = step.effect == "once", step.caller_waits or not asked.in_own_task
+        late = not caller_waits if once else bool(step.limits or self.inherited.limits or step.cache or step.kind.waits)
         question = StepQuestion(
             *(address, step.kind.name, step.question, asked.fingerprint, step.drift, once),
             comes_late=late,
-            in_turn=in_turn,
+            caller_waits=caller_waits,
             is_early=step.drift == MAY_DIFFER and not children.is_next(address, record),
             after=step.after,
             basis=self.basis(address) if step.rests_on_more else Basis(),
