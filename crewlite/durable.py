@@ -282,7 +282,7 @@ class Scope:
             task.add_done_callback(ended)
         return task
 
-    def result_in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
+    def result_in_commit_order(self, task: asyncio.Task[T], part: Awaitable[T]) -> Awaitable[T]:
         """Return the result of a spawned step, after those of steps that other tasks await and that ended before.
 
         `part`: the task of the step, or a shield around it.

@@ -70,7 +70,7 @@ class TasksAtWork:
         if isinstance(scope, StepScope):
             scope.children.task = asyncio.current_task()  # the tasks below await steps beside it
 
-        async def in_turn(number: int, step: Awaitable[TaskOutput]) -> None:
+        async def run_one(number: int, step: Awaitable[TaskOutput]) -> None:
             try:
                 output = await step  # a resume gets the recorded ones in the order of their commits
             except BaseException:
@@ -84,7 +84,7 @@ class TasksAtWork:
         def begin(numbers: Sequence[int]) -> None:
             at_work.update(numbers)
             for number in numbers:
-                task = asyncio.ensure_future(in_turn(number, scope.step(self._step(number))))
+                task = asyncio.ensure_future(run_one(number, scope.step(self._step(number))))
                 task.add_done_callback(mark_seen)  # raised below
                 begun.append((number, task))
 

@@ -134,7 +134,7 @@ class Drive:
         if self._over.done():  # the kickoff was cancelled, or has failed
             return
         try:
-            while ended := self._in_turn():
+            while ended := self._in_commit_order():
                 for task in ended:
                     self._take(task, self._at_work.pop(task))
                 self._begin()
@@ -143,7 +143,7 @@ class Drive:
                 raise
             self._over.set_exception(ordinary(error))
 
-    def _in_turn(self) -> Sequence[asyncio.Task[Any]]:
+    def _in_commit_order(self) -> Sequence[asyncio.Task[Any]]:
         """Return the methods that have ended, in commit order; none while one with an earlier commit is yet to end."""
         if self._replayed:
             return [self._replayed] if self._replayed.done() else []

@@ -95,7 +95,7 @@ async def akickoff_for_each(
     begun = [] if begun is None else begun
     root: Root[Any] | None = None
 
-    async def in_turn(number: int, request: Request) -> None:
+    async def kick_off_one(number: int, request: Request) -> None:
         nonlocal root
         try:
             root = root or definition.as_root(request)
@@ -111,7 +111,7 @@ async def akickoff_for_each(
                 raise
             failures[number] = error  # a signal ended this run
 
-    works = (in_turn(number, request_for(number)) for number in range(len(all_inputs)))
+    works = (kick_off_one(number, request_for(number)) for number in range(len(all_inputs)))
     with _advised_on_interrupt(definition.run_kind, run_id, begun):
         await side_by_side(works, min(max_concurrency or width(), len(all_inputs)))
     for _, error in sorted(failures.items()):

@@ -81,7 +81,7 @@ class StepFuture(Generic[T]):
                 part = asyncio.shield(task) if task else await_shielded(self._elsewhere(), self._loop)
                 noted = durable.scope().waiting_for(self._scope) if task else None
                 with noted(task.get_name()) if task and noted else contextlib.nullcontext():
-                    return await (self._scope.result_in_turn(task, part) if task else part)
+                    return await (self._scope.result_in_commit_order(task, part) if task else part)
         finally:
             self._hand_over()
             if here:

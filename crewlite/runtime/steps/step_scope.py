@@ -176,8 +176,8 @@ class StepScope(Frame):
     async def _drive(self, step: Step[T], asked: StepRequest) -> T:
         """Return a step's outcome from the record, or run the step."""
         address = asked.address
-        is_handed_in_turn = asked.in_own_task or step.chained  # no step of an agent runs beside a call of its model
-        if not is_handed_in_turn and (self.in_other_task or await self._others_first(address)):
+        in_commit_order = asked.in_own_task or step.chained  # no step of an agent runs beside a call of its model
+        if not in_commit_order and (self.in_other_task or await self._others_first(address)):
             return await self.as_task(step, asked)
         if self.run.journal.closed:  # requested by work that was abandoned in a thread
             raise self.run.journal.ended()
@@ -272,15 +272,15 @@ class StepScope(Frame):
         return self.children.others_first
 
     async def as_task(self, step: Step[T], asked: StepRequest | None = None) -> T:
-        """Run a step as a task, which `cut` cancels. Returns the step's result as `result_in_turn` does."""
+        """Run a step as a task, which `cut` cancels. Returns the step's result as `result_in_commit_order` does."""
         part = self._begin(step, asked or self._note_request(step))
         try:
-            return await self.result_in_turn(part, part)
+            return await self.result_in_commit_order(part, part)
         finally:
             self.hand_over(part)
             self.mark_awaited(part)
 
-    async def result_in_turn(self, task: asyncio.Task[T], part: Awaitable[T]) -> T:
+    async def result_in_commit_order(self, task: asyncio.Task[T], part: Awaitable[T]) -> T:
         """See `durable.Scope`. Several tasks get results and failures in the order of the commits.
 
         So code that reacts to the first one does the same after a resume. Without a store there is no resume, and no
