@@ -113,16 +113,15 @@ def refuse_unknown(
     given: Iterable[str],
     *,
     instead: Mapping[str, str] = MappingProxyType({}),
-    otherwise: str = "",
 ) -> None:
     """Raise UnknownOption, which names all of the given keywords that are not among `takes`.
 
-    `instead`: hints about keywords that have one. `otherwise`: the hint about a keyword that resembles none.
+    `instead`: hints about keywords that have one.
     """
     unknown = [name for name in given if name not in takes]
     if unknown:
         known = {name: instead.get(name) or why_not([_function_name(what)], name) for name in unknown}
-        hints = {name: hint or meant_setting(name, takes) or otherwise for name, hint in known.items()}
+        hints = {name: hint or meant_setting(name, takes) for name, hint in known.items()}
         raise UnknownOption(what, hints, takes)
 
 

@@ -268,11 +268,8 @@ def _label(key: object) -> str:
     return repr(key) if plain else f"<{type(key).__name__}>"
 
 
-def _sequence(tag: str) -> Callable[[Any, str, int], Json]:
-    return lambda value, path, depth: {
-        "$": tag,
-        "v": [_encode(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)],
-    }
+def _tuple(value: Any, path: str, depth: int) -> Json:
+    return {"$": "tuple", "v": [_encode(v, f"{path}[{i}]", depth + 1) for i, v in enumerate(value)]}
 
 
 def _unordered(tag: str) -> Callable[[Any, str, int], Json]:
@@ -300,8 +297,8 @@ def _moment(value: Any, path: str, depth: int) -> Json:
 
 
 _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
-    tuple: _sequence("tuple"),
-    FieldList: _sequence("tuple"),
+    tuple: _tuple,
+    FieldList: _tuple,
     set: _unordered("set"),
     frozenset: _unordered("frozenset"),
     bytes: _text("bytes", lambda v: base64.b64encode(v).decode()),
