@@ -1,7 +1,7 @@
 """Modules and names that are imported at their first use, although files and packages list them as if imported.
 
-Only modules that would make `import crewlite` slow are lazy: jinja2, sqlite-utils, rich, and modules of the standard
-library that a definition needs only for a kickoff, or only runs in a database need.
+A library or a module of crewlite is lazy for one of three reasons: most programs need it late or never, so that
+`import crewlite` and the commands stay fast; it is on a higher floor; or it imports the module that uses it.
 """
 
 from __future__ import annotations

@@ -23,11 +23,9 @@ from crewlite.runtime.people.terminal import entered, is_asking
 from crewlite.system.forked import in_child, lock, rlock
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-rich = lazy("rich.console")
-rich_text = lazy("rich.text")
+    from rich import console as rich, text as rich_text
+else:
+    rich, rich_text = map(lazy, ("rich.console", "rich.text"))
 
 _PERIOD = 0.2  # seconds between two updates of the times
 _MOST = 6  # lines for open steps; if more are open, the newest are shown
@@ -38,7 +36,7 @@ _lock = lock()
 
 
 @contextlib.contextmanager
-def status_lines_of(console: Console, run: Underway) -> Iterator[StatusLines | None]:
+def status_lines_of(console: rich.Console, run: Underway) -> Iterator[StatusLines | None]:
     """Show a run in the terminal's status lines during the block. Yields them, or None if there can be none."""
     status_lines = _join(console, run)
     try:
@@ -59,7 +57,7 @@ def put_away() -> Iterator[None]:
         yield
 
 
-def _join(console: Console, run: Underway) -> StatusLines | None:
+def _join(console: rich.Console, run: Underway) -> StatusLines | None:
     global _status_lines
     with _lock:
         file = console.file
@@ -74,7 +72,7 @@ def _join(console: Console, run: Underway) -> StatusLines | None:
         return status_lines
 
 
-def _has_status_lines(console: Console) -> bool:
+def _has_status_lines(console: rich.Console) -> bool:
     """Return whether this is a terminal whose cursor can be moved. FORCE_COLOR does not make a pipe one."""
     if not console.is_interactive or console.is_dumb_terminal or console.legacy_windows:
         return False
@@ -85,7 +83,7 @@ class StatusLines:
     """The status lines of one terminal. May be used from any thread."""
 
     def __init__(self, file: IO[str]) -> None:
-        self.console: Console = rich.Console(file=file, highlight=False)
+        self.console = rich.Console(file=file, highlight=False)
         """Writes to the terminal itself. Use it only inside `above`."""
         self._file = file
         self.lock = rlock()
@@ -202,7 +200,7 @@ class StatusLines:
                 self.console.print(line, no_wrap=True, overflow="crop", width=width - 1)
         return "\n" + captured.get().rstrip("\n")
 
-    def _line(self, one: Open, since: float, width: int) -> Text:
+    def _line(self, one: Open, since: float, width: int) -> rich_text.Text:
         """Build the line of an open step. If it is too long, the end of the title is cut, not the time."""
         sign, dots = ("▸", "…") if encodable("▸…", self.console) else (">", "...")
         streamed = f", {one.streamed:,} characters" if one.streamed else ""
@@ -213,8 +211,7 @@ class StatusLines:
         if text.cell_len > room:
             text.truncate(room - len(dots))
             text.append(dots)
-        line: Text = rich_text.Text.assemble(indent, (sign, "cyan"), " ", text, (f"  {time}", "dim"))
-        return line
+        return rich_text.Text.assemble(indent, (sign, "cyan"), " ", text, (f"  {time}", "dim"))
 
     def _keep_time(self) -> None:
         while not self._over.wait(_PERIOD):

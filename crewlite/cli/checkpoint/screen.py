@@ -17,12 +17,9 @@ from crewlite.console import text as console_text
 from crewlite.lazy import lazy
 
 if TYPE_CHECKING:
-    from rich.segment import Segment, Segments
-    from rich.text import Text
-
-rich = lazy("rich.console")
-rich_segment = lazy("rich.segment")
-rich_text = lazy("rich.text")
+    from rich import console as rich, segment as rich_segment, text as rich_text
+else:
+    rich, rich_segment, rich_text = map(lazy, ("rich.console", "rich.segment", "rich.text"))
 
 Part = str | tuple[str, str]
 """A text, or a text and its style."""
@@ -67,7 +64,7 @@ class Screen:
 
     def lines(self, lines: Iterable[Sequence[Part]]) -> None:
         """Print lines that are not cut. Rich takes about 100 µs for each call, so thousands are printed in one."""
-        segments: list[Segment] = []
+        segments: list[rich_segment.Segment] = []
         for parts in lines:
             segments += self._segments(parts)
             segments.append(rich_segment.Segment.line())
@@ -93,7 +90,7 @@ class Screen:
             head = f"{' ' * indent}{name:<{width}}{_GAP}"
             self._field(head, self._text([value]))
 
-    def _field(self, head: str, value: Text) -> None:
+    def _field(self, head: str, value: rich_text.Text) -> None:
         room = self.width - len(head)
         if not self.terminal or room < 20 or (" " not in value.plain and value.cell_len > room):
             return self.line((head, "dim"), value.plain, whole=True)
@@ -127,11 +124,11 @@ class Screen:
             for number, below in enumerate(reversed(node.below)):
                 waiting.append((below, beside + (fork if number else last), beside + (through if number else "   ")))
 
-    def _print(self, shown: Text | Segments, **how: Any) -> None:
+    def _print(self, shown: rich_text.Text | rich_segment.Segments, **how: Any) -> None:
         with writing():
             self._console.print(shown, **how)
 
-    def _segments(self, parts: Sequence[Part]) -> list[Segment]:
+    def _segments(self, parts: Sequence[Part]) -> list[rich_segment.Segment]:
         """Return the parts of a line as rich prints them, without white space at its end."""
         shown = self._shown(parts)
         while shown and not (end := shown[-1][0].rstrip()):
@@ -141,9 +138,8 @@ class Screen:
         style = self._console.get_style
         return [rich_segment.Segment(text, style(name) if name else None) for text, name in shown]
 
-    def _text(self, parts: Sequence[Part]) -> Text:
-        made: Text = rich_text.Text.assemble(*self._shown(parts))
-        return made
+    def _text(self, parts: Sequence[Part]) -> rich_text.Text:
+        return rich_text.Text.assemble(*self._shown(parts))
 
     def _shown(self, parts: Sequence[Part]) -> list[tuple[str, str]]:
         pairs = [(part, "") if isinstance(part, str) else part for part in parts]
@@ -152,7 +148,7 @@ class Screen:
     def _takes(self, text: str) -> bool:
         return console_text.encodable(text, self._console)
 
-    def _widths(self, columns: Sequence[Column], cells: Sequence[Sequence[Text]]) -> dict[int, int]:
+    def _widths(self, columns: Sequence[Column], cells: Sequence[Sequence[rich_text.Text]]) -> dict[int, int]:
         """Return the width of each column that is shown, by its number."""
         widths = {n: max([len(one.name), *(row[n].cell_len for row in cells)]) for n, one in enumerate(columns)}
         if not self.terminal:
@@ -172,7 +168,7 @@ class Screen:
             widths[wide] -= 1
         return widths
 
-    def _fit(self, cell: Text, width: int, column: Column) -> Text:
+    def _fit(self, cell: rich_text.Text, width: int, column: Column) -> rich_text.Text:
         cell = cell.copy()
         if not self.terminal and not cell.plain:
             cell.append("-")  # so that awk finds the same number of words on each line
@@ -181,5 +177,4 @@ class Screen:
             cell.truncate(width - len(dots))
             cell.append(dots)
         space = " " * (width - cell.cell_len)
-        fitted: Text = rich_text.Text.assemble(*((space, cell) if column.right else (cell, space)))
-        return fitted
+        return rich_text.Text.assemble(*((space, cell) if column.right else (cell, space)))

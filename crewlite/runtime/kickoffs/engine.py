@@ -52,15 +52,13 @@ from crewlite.state.verbs.answer import receive
 from crewlite.texts.secrets import Secrets
 
 if TYPE_CHECKING:
-    from crewlite.runtime.kickoffs import handle, joining, resume_checks
+    from crewlite.runtime.kickoffs import handle, joining, preview as previews, resume_checks
     from crewlite.runtime.kickoffs.handle import RunHandle
-    from crewlite.runtime.kickoffs.preview import Preview
     from crewlite.state.verbs import transfer
 else:  # only for verbs other than kickoff, and for recorded runs
     handle, joining = lazy("crewlite.runtime.kickoffs.handle"), lazy("crewlite.runtime.kickoffs.joining")
-    resume_checks = lazy("crewlite.runtime.kickoffs.resume_checks")
+    previews, resume_checks = lazy("crewlite.runtime.kickoffs.preview"), lazy("crewlite.runtime.kickoffs.resume_checks")
     transfer = lazy("crewlite.state.verbs.transfer")
-previews = lazy("crewlite.runtime.kickoffs.preview")
 progress_lines = lazy("crewlite.console.progress")  # on a higher floor; only runs that show progress use it
 log_files = lazy("crewlite.console.log_file")
 load(lazy("crewlite.runtime.people.suspending"))  # now: a person may have to decide on a failure in the middle of a run
@@ -76,7 +74,7 @@ def kickoff_here(definition: Runnable[R], request: Request) -> R:
     return run_sync(kind, verb, partial(kickoff, definition, request), partial(request.how_to_go_on, kind.name))
 
 
-def preview_here(definition: Runnable[Any], request: Request) -> Preview:
+def preview_here(definition: Runnable[Any], request: Request) -> previews.Preview:
     """Run `preview` from blocking code, and wait for its result."""
     work = partial(preview, definition, request)
     return run_sync(definition.run_kind, "preview", work, lambda: "Nothing was changed.")
@@ -139,11 +137,10 @@ def _progress_shown(progress: Progress, log_file: str | None, *, verbose: bool) 
         yield
 
 
-async def preview(definition: Runnable[Any], request: Request) -> Preview:
+async def preview(definition: Runnable[Any], request: Request) -> previews.Preview:
     """Return what `kickoff` would do. Reads the store; runs no step and writes nothing."""
     request = request.going_on_from(definition.bound_at)
-    foreseen: Preview = await previews.preview(definition.as_root(request), request)
-    return foreseen
+    return await previews.preview(definition.as_root(request), request)
 
 
 async def _kicked_off(root: Root[T], request: Request) -> Finished[T]:
