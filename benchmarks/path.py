@@ -85,7 +85,7 @@ def _between() -> list[str]:
             frame = frame.f_back
 
     async def ask() -> None:
-        await durable.scope().step(Step(kind=kinds.STEP, name="looked_at", work=work, question=None, voice=_Silent()))
+        await durable.scope().step(Step(kind=kinds.STEP, name="looked_at", work=work, question=None, events=_Silent()))
 
     flow(name="asking")(ask).kickoff()
     return found[::-1]

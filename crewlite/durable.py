@@ -75,7 +75,7 @@ class Step(Generic[T]):
     question: Json
     """What the step is asked, as plain JSON: the recorded outcome is reused only while this is the same. It must not
     depend on who answers, on the time, or on randomness."""
-    voice: StepEvents
+    events: StepEvents
     given: object = None
     """The arguments themselves, if `question` may hold only stand-ins for some of them."""
     encode: Callable[[T], Json] = same

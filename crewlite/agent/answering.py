@@ -18,7 +18,7 @@ from crewlite.agent.output import LiteAgentOutput
 from crewlite.agent.persona import Persona
 from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.lazy import lazy
 from crewlite.llm.base import Message
 
@@ -78,7 +78,7 @@ def answering(
         name=name or persona.role,
         work=act,
         question=[*who, messages, shape.schema if shape else None, *_more_asked(agent, passages)],
-        voice=Voice(
+        events=FamilyEvents(
             agent,
             _EVENTS,
             {"agent_role": persona.role},

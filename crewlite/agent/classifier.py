@@ -10,7 +10,7 @@ from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import CONTROL_FLOW, ConfigError, text_of
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.lazy import lazy
 from crewlite.llm.base import OFFLINE, BaseLLM
 from crewlite.llm.call import call_step
@@ -68,7 +68,7 @@ def _step(llm: BaseLLM, shown: str) -> Step[str]:
         name=codec.digest(shown)[:8],  # another failure of the step, in a later try, is another question
         work=act,
         question=shown,
-        voice=Voice.silent(llm),
+        events=FamilyEvents.silent(llm),
     )
 
 

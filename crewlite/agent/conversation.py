@@ -19,7 +19,7 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError, RunMismatch
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import Message
 from crewlite.state.format.commit import CommitParts, StepRecord
 from crewlite.state.format.earlier import has_other_inputs
@@ -220,20 +220,20 @@ def message_step(source: object, number: int) -> Step[Any]:
         name=None,
         work=act,
         question=number,
-        voice=Voice.plain(source, kinds.MESSAGE),
+        events=FamilyEvents.plain(source, kinds.MESSAGE),
         decode=codec.decode,
         address=message_at(number),
         drift="keep",
     )
 
 
-def _finished(address: str, kind: kinds.Kind, asked: str, value: Json, means: dict[str, str]) -> StepRecord:
+def _finished(address: str, kind: kinds.Kind, asked: str, value: Json, provenance: dict[str, str]) -> StepRecord:
     return {
         "address": address,
         "kind": kind.name,
         "fingerprint": asked,
         "value": value,
         "digest": codec.digest(value),
-        "means": means,
+        "means": provenance,
         "ms": 0.0,
     }

@@ -19,7 +19,7 @@ from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError, GuardrailFailed
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
@@ -114,7 +114,7 @@ class _Check:
             name=None,
             work=self._verdict,
             question=[self.place, codec.digest(self.answer.text), self.guard.text],
-            voice=Voice(self.job.persona.agent, _EVENTS, about, of_outcome=_verdict_fields),
+            events=FamilyEvents(self.job.persona.agent, _EVENTS, about, of_outcome=_verdict_fields),
             encode=codec.encode,
             decode=self._decoded,
             round_trip=True,

@@ -18,7 +18,7 @@ from crewlite.agent.loop import Work, answer_as, work
 from crewlite.agent.shape import PROMPTS, Shape, wanted
 from crewlite.durable import Step
 from crewlite.encoding import codec
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.kinds import Kind
 from crewlite.llm.base import REMINDER, Message
 from crewlite.texts import templates
@@ -131,7 +131,7 @@ class _Planning:
 
         who = self.job.persona
         about = {"agent_role": who.role, "attempt": attempt}
-        return _step(kinds.REASONING, act, Plan, Voice(who.agent, _REASONING, about, of_outcome=plan_fields))
+        return _step(kinds.REASONING, act, Plan, FamilyEvents(who.agent, _REASONING, about, of_outcome=plan_fields))
 
     async def ask(self, prompt: str, model: type[Any], **values: Any) -> Any:
         """Ask the agent's model for data of the pydantic class `model`, and return it."""
@@ -157,10 +157,10 @@ class _Look:
         """Build the step that evaluates."""
         who = self.planning.job.persona
         about = {"agent_role": who.role, "step_number": self.number, "step_description": self.step_text}
-        voice = Voice(
+        step_events = FamilyEvents(
             who.agent, _OBSERVATION, about, of_outcome=lambda seen: seen.model_dump(exclude={"refined_steps"})
         )
-        return _step(kinds.OBSERVATION, self._seen, Observation, voice)
+        return _step(kinds.OBSERVATION, self._seen, Observation, step_events)
 
     async def _seen(self) -> Observation:
         seen: Observation = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)
@@ -182,14 +182,14 @@ class _Look:
         return None
 
 
-def _step(kind: Kind, act: Callable[[], Any], model: type[Any], voice: Voice) -> Step[Any]:
+def _step(kind: Kind, act: Callable[[], Any], model: type[Any], step_events: FamilyEvents) -> Step[Any]:
     return Step(
         kind=kind,
         name=None,
         work=act,
         question=None,
         chained=True,
-        voice=voice,
+        events=step_events,
         encode=lambda value: codec.encode(value.model_dump(mode="json")),
         decode=lambda data: model.model_validate(codec.decode(data)),
         inherits=True,

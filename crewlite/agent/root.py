@@ -25,8 +25,8 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.codec import Json, JsonObject
 from crewlite.errors import ConfigError
+from crewlite.events.family import FamilyEvents
 from crewlite.events.registry import checkpoint_event_types
-from crewlite.events.voice import Voice
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.kickoffs.facts import facts_of
@@ -185,7 +185,7 @@ class AgentRoot(Root[LiteAgentOutput]):
             name=None,
             work=act,
             question=conversation.question(number),
-            voice=Voice.plain(self._agent, kinds.TURN),
+            events=FamilyEvents.plain(self._agent, kinds.TURN),
             provenance={WHO: self._asked(own, shape) if self._known else self._who},
             address=turn_at(number),
             drift="rerun",

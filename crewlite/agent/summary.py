@@ -12,7 +12,7 @@ from crewlite.agent.persona import Persona
 from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
 from crewlite.errors import ContextOverflow
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import OVERFLOW, REMINDER, Message
 from crewlite.llm.call import call_step
 from crewlite.llm.parts import text_of
@@ -62,7 +62,7 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
         work=act,
         question=None,
         chained=True,
-        voice=Voice(
+        events=FamilyEvents(
             persona.agent,
             _EVENTS,
             {"agent_role": persona.role},

@@ -16,7 +16,7 @@ from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Step
 from crewlite.encoding import codec
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import BaseLLM, Message
 from crewlite.state.format.record import Record
 from crewlite.step_parts import Drift
@@ -54,7 +54,7 @@ def plan_step(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask], *, address:
         name=None,
         work=act,
         question=[one.asked() for one in tasks],
-        voice=Voice.plain(crew, kinds.PLAN),
+        events=FamilyEvents.plain(crew, kinds.PLAN),
         encode=codec.encode,
         decode=codec.decode,
         placeholder=lambda: [""] * len(tasks),

@@ -19,7 +19,7 @@ from crewlite.crew.tasks import TasksAtWork, answered, drift_of, unlike
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import AnswerMisfit, ConfigError, MissingInput
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.lazy import lazy
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.steps.run import Run
@@ -62,7 +62,7 @@ class Kickoff:
             name=self.crew.name,
             work=self._work,
             question=question,
-            voice=Voice(
+            events=FamilyEvents(
                 self.crew,
                 _EVENTS,
                 {"crew_name": self.crew.name},

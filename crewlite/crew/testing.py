@@ -15,7 +15,7 @@ from crewlite.crew.staff import ready
 from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off
 from crewlite.durable import Step
 from crewlite.encoding import codec
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model, resolve_llm
 from crewlite.runtime.steps.step_scope import StepScope
@@ -50,12 +50,14 @@ def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> T
             token_usage=durable.scope().usage,
         )
 
-    def voice(given: Mapping[str, Any]) -> Voice:
+    def step_events(given: Mapping[str, Any]) -> FamilyEvents:
         about = {"crew_name": crew.name, "n_iterations": given["n_iterations"], "eval_llm": judging.model}
         inputs = given["inputs"] or {}
-        return Voice(crew, _TEST, about, lambda: {"inputs": dict(inputs)}, lambda made: {"quality": made.value.quality})
+        return FamilyEvents(
+            crew, _TEST, about, lambda: {"inputs": dict(inputs)}, lambda made: {"quality": made.value.quality}
+        )
 
-    return Trial("test", "test", crew, code, voice, models=[judging])
+    return Trial("test", "test", crew, code, step_events, models=[judging])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +81,14 @@ class _Test:
         prompts = "evaluator.j2", "evaluation.j2"
         judge = Judge(self.crew, self.llm, "Crew Evaluator", Score, prompts, "task_evaluation")
         about = {"task_name": output.name, "agent_role": output.agent}
-        voice = Voice(
+        step_events = FamilyEvents(
             task.agent or self.crew,
             _EVALUATION,
             {"iteration": number, **about},
             of_outcome=lambda score: {"score": score.quality, "reason": score.reason},
         )
         question = [output.description, output.expected_output, codec.digest(output.raw)]
-        return judge.step(task.address_name, question, voice, about, output=output)
+        return judge.step(task.address_name, question, step_events, about, output=output)
 
     def _result(self, number: int, quality: float, address: str) -> Step[float]:
         """Build the step that records the result of an iteration: the seconds that its kickoff took."""
@@ -101,6 +103,6 @@ class _Test:
             name="result",
             work=act,
             question=[number, quality],
-            voice=Voice(self.crew, _RESULT, about, of_outcome=lambda seconds: {"execution_duration": seconds}),
+            events=FamilyEvents(self.crew, _RESULT, about, of_outcome=lambda seconds: {"execution_duration": seconds}),
             drift="rerun",
         )

@@ -21,7 +21,7 @@ from crewlite.definitions.definition import check_takes
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import BaseLLM
 from crewlite.runtime.kickoffs.request import KickoffOptions
 from crewlite.runtime.people.human import ask
@@ -64,12 +64,12 @@ def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -
     async def code(n_iterations: int, inputs: Mapping[str, Any] | None, feedback: Any = None) -> CrewTrainingResult:
         return await training.at_work(n_iterations, inputs)
 
-    def voice(given: Mapping[str, Any]) -> Voice:
+    def step_events(given: Mapping[str, Any]) -> FamilyEvents:
         about = {"crew_name": crew.name, "n_iterations": given["n_iterations"], "filename": filename}
-        return Voice(crew, _EVENTS, about, lambda: {"inputs": dict(given["inputs"] or {})})
+        return FamilyEvents(crew, _EVENTS, about, lambda: {"inputs": dict(given["inputs"] or {})})
 
     models = list(training.models.values())
-    return Trial("train", "training", crew, code, voice, models=models, asks_people=feedback is None)
+    return Trial("train", "training", crew, code, step_events, models=models, asks_people=feedback is None)
 
 
 class _Training:
@@ -133,9 +133,9 @@ class _Training:
             agent.goal,
             [[one.description, codec.digest(one.answer), one.feedback] for one in lessons],
         ]
-        voice = Voice.plain(self._crew, kinds.EVALUATION, name)
+        step_events = FamilyEvents.plain(self._crew, kinds.EVALUATION, name)
         about = {"agent_role": agent.role}
-        return judge.step(name, question, voice, about, role=agent.role, goal=agent.goal, lessons=lessons)
+        return judge.step(name, question, step_events, about, role=agent.role, goal=agent.goal, lessons=lessons)
 
 
 async def _asked(feedback: Callable[[TaskOutput], Any], output: TaskOutput) -> str:

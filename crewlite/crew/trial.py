@@ -37,7 +37,7 @@ _PROMPTS = "crewlite.crew"
 
 
 class Trial(FlowFunction[..., Any]):
-    """The flow of a trial. `voice` makes the events of its start and end from its arguments."""
+    """The flow of a trial. `step_events` makes the events of its start and end from its arguments."""
 
     run_kind: ClassVar[Kind] = kinds.TRIAL
 
@@ -47,7 +47,7 @@ class Trial(FlowFunction[..., Any]):
         what: str,
         crew: Crew,
         code: Callable[..., Any],
-        voice: Callable[[Mapping[str, Any]], StepEvents],
+        step_events: Callable[[Mapping[str, Any]], StepEvents],
         *,
         models: Sequence[BaseLLM],
         asks_people: bool = False,
@@ -58,7 +58,7 @@ class Trial(FlowFunction[..., Any]):
             )
         name = f"{what} of {re.sub('[/#!]', '_', crew.name)}"
         super().__init__(code, name=name, checkpoint=crew.checkpoint, verbose=crew.verbose)
-        self.run_verb, self.voice, self.asks_people = verb, voice, asks_people  # type: ignore[misc]  # each trial has its verb
+        self.run_verb, self.step_events, self.asks_people = verb, step_events, asks_people  # type: ignore[misc]  # each trial has its verb
         self._crew = crew
         self._sources = (*crew.secret_sources(), *(part for llm in models for part in with_fallbacks(llm)))
 
@@ -82,10 +82,10 @@ class _TrialRoot(FlowRoot):
 
     def __init__(self, trial: Trial) -> None:
         super().__init__(trial)
-        self._voice, self.asks_people = trial.voice, trial.asks_people
+        self._step_events, self.asks_people = trial.step_events, trial.asks_people
 
     def step(self, inputs: dict[str, Any], run: Run | None) -> Step[Returned]:
-        return dataclasses.replace(super().step(inputs, run), voice=self._voice(inputs))
+        return dataclasses.replace(super().step(inputs, run), events=self._step_events(inputs))
 
 
 async def kicked_off(crew: Crew, inputs: Mapping[str, Any] | None) -> tuple[CrewOutput, str]:
@@ -109,7 +109,7 @@ class Judge(Generic[B]):
     """As the event `task_evaluation` names it."""
 
     def step(
-        self, name: str | None, question: Any, voice: StepEvents, about: Mapping[str, Any], **asked: Any
+        self, name: str | None, question: Any, step_events: StepEvents, about: Mapping[str, Any], **asked: Any
     ) -> Step[B]:
         """Build the step in which the model is asked. `about`: fields of the event; `asked`: values for the prompt."""
 
@@ -124,7 +124,7 @@ class Judge(Generic[B]):
             name=name,
             work=act,
             question=question,
-            voice=voice,
+            events=step_events,
             encode=lambda value: codec.encode(value.model_dump()),
             decode=lambda data: self.shape.model_validate(codec.decode(data)),
             inherits=True,

@@ -11,7 +11,7 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.codec import JsonObject
 from crewlite.errors import ConfigError, NotCodable
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.flow.function import FlowFunction
 from crewlite.flow.options import question_of, warn_of_refused
 from crewlite.runtime.kickoffs.root import Root
@@ -88,7 +88,7 @@ class FlowRoot(Root[Returned]):
             work=work,
             question=question,
             given=inputs if refused else None,
-            voice=Voice(
+            events=FamilyEvents(
                 flow,
                 EVENTS,
                 {"flow_name": self.name},

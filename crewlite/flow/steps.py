@@ -20,7 +20,7 @@ from crewlite.encoding.codec import Json
 from crewlite.encoding.comparable import copied_apart
 from crewlite.encoding.instances import copied
 from crewlite.errors import ConfigError, OnLoopThread
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.flow.options import (
     CALL_OPTIONS,
     CallOptions,
@@ -77,7 +77,7 @@ class StepFunction(Generic[P, R, V]):
         if effect not in get_args(Effect):
             raise ConfigError(f"{label}: effect is {effect!r}; wanted one of {', '.join(get_args(Effect))}")
         self.type = type
-        self._voice = Voice.plain(self, kinds.STEP, self.name, type)
+        self._events = FamilyEvents.plain(self, kinds.STEP, self.name, type)
         homes.note(func)
         self._signature = signature_of(label, func)
         parameters = self._signature.parameters
@@ -176,7 +176,7 @@ class StepFunction(Generic[P, R, V]):
             name=self.name,
             work=lambda: self._how.call(self.func, args, kwargs),
             question=question,
-            voice=self._voice,
+            events=self._events,
             given=given if refused else None,
             encode=codec.encode_to_keep,
             decode=self._decode,

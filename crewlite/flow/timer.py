@@ -17,7 +17,7 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.ids import after, now
 from crewlite.runtime.steps.future import Awaited, requested
 from crewlite.system.steady_clock import steady
@@ -70,7 +70,7 @@ def _timer(verb: Callable[..., Any], asked: Json, end: Callable[[], datetime]) -
         name=None,
         work=until,
         question=[asked],
-        voice=Voice(verb, _EVENTS, {"kind": kinds.TIMER.name, "name": kinds.TIMER.name}),
+        events=FamilyEvents(verb, _EVENTS, {"kind": kinds.TIMER.name, "name": kinds.TIMER.name}),
         encode=codec.encode,
         decode=codec.decode,
         placeholder=now,

@@ -78,7 +78,7 @@ def call_step(
         work=call.work,
         question=question,
         chained=question is None,
-        voice=call,
+        events=call,
         encode=recorded,
         decode=read_back,
         usage=call.usage,

@@ -20,7 +20,7 @@ from crewlite.concurrency import background
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, ConfigError, Suspended, text_of
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.lazy import lazy
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
@@ -100,7 +100,7 @@ def task_step(
         work=act,
         question=filled.question(given.sources, files),
         texts=filled.texts(files),
-        voice=Voice(
+        events=FamilyEvents(
             task,
             _EVENTS,
             {"task_name": task.name, "agent_role": filled.persona.role},

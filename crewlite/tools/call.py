@@ -13,7 +13,7 @@ from crewlite.durable import Said, Scope, Step, StepEvents
 from crewlite.encoding import codec
 from crewlite.errors import CONTROL_FLOW, StepTimeout, text_of
 from crewlite.events.base import BaseEvent
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.ids import now
 from crewlite.llm.base import ToolCall
 from crewlite.recovery import EarlierCall, GuardedCall
@@ -53,19 +53,20 @@ class Made:
         return events.ToolUsageErrorEvent, {**self._about, "error": error, "error_type": error_type}
 
 
-def reused(source: object, about: dict[str, Any], how: str) -> Voice:
-    """Return the voice of a call that is not made, as its result exists: `how` is `from_cache` or `from_person`."""
+def reused(source: object, about: dict[str, Any], how: str) -> FamilyEvents:
+    """Return the events of a call that is not made, as its result exists: `how` is `from_cache` or `from_person`."""
 
     def fields(value: ToolResult) -> dict[str, Any]:
         at = now()
         return {"output": value.text, how: True, "started_at": at, "finished_at": at}
 
-    return Voice(source, (None, events.ToolUsageFinishedEvent, events.ToolUsageErrorEvent), about, of_outcome=fields)
+    family = None, events.ToolUsageFinishedEvent, events.ToolUsageErrorEvent
+    return FamilyEvents(source, family, about, of_outcome=fields)
 
 
-def refused(source: object, about: dict[str, Any], event: type[BaseEvent]) -> Voice:
-    """Return the voice of a call that is never made: its one event says why."""
-    return Voice(source, (None, event, None), about, of_outcome=lambda value: {"error": value.text})
+def refused(source: object, about: dict[str, Any], event: type[BaseEvent]) -> FamilyEvents:
+    """Return the events of a call that is never made: its one event says why."""
+    return FamilyEvents(source, (None, event, None), about, of_outcome=lambda value: {"error": value.text})
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def call_step(
     address: str,
     tool: BaseTool | None,
     work: Callable[[], Awaitable[ToolResult]],
-    voice: StepEvents,
+    step_events: StepEvents,
     effect: Effect = "none",
     *,
     instead: Sequence[Any] = (),
@@ -115,7 +116,7 @@ def call_step(
         name=tool.name if tool else call.name,
         work=work,
         question=question_of(call, instead),
-        voice=voice,
+        events=step_events,
         encode=ToolResult.encode,
         decode=ToolResult.decode,
         answer=lambda value: ToolResult(as_text(value)),

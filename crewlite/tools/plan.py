@@ -81,13 +81,13 @@ class _Plan:
             if tool.max_usage_count is not None and len(begun) >= tool.max_usage_count:
                 return asked.refused(_used_up(tool))
         self._granted[tool.name].add(address)
-        voice = Made(tool, about, self._scope.in_doubt(address))
-        step = asked.step(lambda: use(tool, call, about), voice, tool.effect)
+        made = Made(tool, about, self._scope.in_doubt(address))
+        step = asked.step(lambda: use(tool, call, about), made, tool.effect)
         guards = guards_inside(self._scope.guards, tool.failure_policy)
         seen = guarded(self._scope, tool, call, address) if guards else None
         if not tool.requires_approval and not (seen and any(guard.asks(seen) for guard in guards)):
             return asked.planned(step, tool.effect)
-        return asked.planned(step, decided=partial(asked.decided, tool, step, voice))
+        return asked.planned(step, decided=partial(asked.decided, tool, step, made))
 
     def _earlier(self, tool: BaseTool) -> tuple[set[str], Sequence[Call]]:
         """Return the addresses of the tool's calls that the run has begun, and the recorded calls.
@@ -110,8 +110,8 @@ class _Asked:
     """The fields that all events of the call share."""
     agent: object
 
-    def step(self, work: _Work, voice: StepEvents, effect: Effect = "none", instead: Sequence[Any] = ()) -> _ToolStep:
-        return call_step(self.call, self.address, self.tool, work, voice, effect, instead=instead)
+    def step(self, work: _Work, emitted: StepEvents, effect: Effect = "none", instead: Sequence[Any] = ()) -> _ToolStep:
+        return call_step(self.call, self.address, self.tool, work, emitted, effect, instead=instead)
 
     def planned(
         self, step: _ToolStep, effect: Effect | None = None, decided: Callable[[Verdict], _ToolStep] | None = None
@@ -125,8 +125,8 @@ class _Asked:
         result = ToolResult(problem, event.__name__.removesuffix("Event"))
         return self.planned(self.step(_giving(result), refused(self.agent, self.about, event), instead=instead))
 
-    def decided(self, tool: BaseTool, step: _ToolStep, voice: Made, verdict: Verdict) -> _ToolStep:
-        """Return the step of the call as a person decided it. `step` and `voice` are those that the model asked for."""
+    def decided(self, tool: BaseTool, step: _ToolStep, made: Made, verdict: Verdict) -> _ToolStep:
+        """Return the step of the call as a person decided it. `step` and `made` are those that the model asked for."""
         if verdict is True:
             return step
         if verdict is False:
@@ -144,7 +144,7 @@ class _Asked:
         async def work() -> ToolResult:
             return dataclasses.replace(await use(tool, other, about), note=note)
 
-        step = dataclasses.replace(self, call=other).step(work, Made(tool, about, voice.in_doubt), tool.effect)
+        step = dataclasses.replace(self, call=other).step(work, Made(tool, about, made.in_doubt), tool.effect)
         return dataclasses.replace(step, answer=lambda value: ToolResult(as_text(value), note=note))
 
 

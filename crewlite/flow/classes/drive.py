@@ -19,7 +19,7 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable
 from crewlite.errors import Suspended, TooManyCalls
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.machine import Firing, Machine
@@ -217,7 +217,7 @@ class Drive:
             address=self._scope.reserve_address(kinds.METHOD.name, name),
             work=lambda: self._work(method, arguments, begins, feedback),
             question={"method": firing.method, "by": trigger, "given": comparable(arguments)},
-            voice=Voice(
+            events=FamilyEvents(
                 flow,
                 _EVENTS,
                 {"flow_name": flow.run_name, "method_name": method.name, "trigger": trigger},
@@ -280,7 +280,9 @@ class Drive:
 
         name = BEGINNING.partition(":")[2]
         address = self._scope.reserve_address(kinds.STEP.name, name)
-        return Step(kinds.STEP, name, begin, comparable(flow.fields_in(inputs)), Voice.silent(flow), address=address)
+        return Step(
+            kinds.STEP, name, begin, comparable(flow.fields_in(inputs)), FamilyEvents.silent(flow), address=address
+        )
 
     def _asks(self, firing: Firing) -> bool:
         return self._graph.methods[firing.method].feedback is not None

@@ -20,7 +20,7 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.feedback import Feedback, HumanFeedbackResult
 from crewlite.flow.classes.methods import FlowMethod
@@ -85,7 +85,7 @@ def _step(flow: Flow[Any], name: str, does: Any, question: Any, given: object = 
         name=name,
         work=does,
         question=question,
-        voice=Voice.silent(flow),
+        events=FamilyEvents.silent(flow),
         given=given,
         encode=encoded,
         decode=codec.decode,

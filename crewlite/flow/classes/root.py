@@ -14,7 +14,7 @@ from crewlite.encoding import codec
 from crewlite.encoding.codec import JsonObject
 from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.drive import Drive, initial_values
 from crewlite.flow.classes.results import declare_results, encoded
@@ -105,7 +105,7 @@ class ClassRoot(Root[Outcome]):
             name=self.name,
             work=lambda: self._driven(inputs),
             question=self.question(inputs),
-            voice=Voice(
+            events=FamilyEvents(
                 flow,
                 EVENTS,
                 {"flow_name": self.name},

@@ -14,7 +14,7 @@ from crewlite.concurrency import background
 from crewlite.definitions.definition import in_use
 from crewlite.errors import BranchConflictError, ConfigError, OnLoopThread, text_of
 from crewlite.events.event_bus import event_bus
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.ids import new_id
 from crewlite.lazy import lazy, load
 from crewlite.runtime.kickoffs.advice import note_way_on
@@ -183,7 +183,9 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, st
 
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
-    silent = replace(step, work=work, voice=Voice.silent(root.source), usage=usage, failure_policy=None, inherits=False)
+    silent = replace(
+        step, work=work, events=FamilyEvents.silent(root.source), usage=usage, failure_policy=None, inherits=False
+    )
     value = await inside(scope, root, request, silent, own=True)
     scope.run.separate.pop(address, None)  # its usage is recorded now
     return replace(ended[-1], value=value)

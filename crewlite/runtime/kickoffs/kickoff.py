@@ -92,8 +92,8 @@ async def _driven(root: Root[T], run: Run, inputs: dict[str, Any], listener: Lis
     except (RunCancelled, BudgetExceeded) as error:
         if isinstance(error, BudgetExceeded):
             await _announce_budget(root, run, error)
-        failed = step.voice.failed(text_of(error), type(error).__qualname__)
-        run.tell(step.voice.source, failed, Origin("", root.name))
+        failed = step.events.failed(text_of(error), type(error).__qualname__)
+        run.tell(step.events.source, failed, Origin("", root.name))
         raise
     except Exception as error:
         note_answered(error, root.kind, run, progress)

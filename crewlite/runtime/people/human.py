@@ -102,18 +102,18 @@ async def _put_inside(scope: StepScope, asked: Question, step: Step[Any], leads_
 def question_step(asked: Question, name: str | None) -> Step[Any]:
     """Build the step of a question. Pass the value of the step to `Question.in_time`."""
     mask = durable.scope().mask
-    voice = _Voice(mask(asked.text), asked.events or _USUAL)
+    step_events = _QuestionEvents(mask(asked.text), asked.events or _USUAL)
 
     async def work() -> Any:
         frame = durable.scope()
         assert isinstance(frame, StepScope)
-        voice.automatic = asked.is_approval and frame.inherited.auto_approve and not _answered(frame, asked)
-        return True if voice.automatic else await _answer(frame, asked, name)
+        step_events.automatic = asked.is_approval and frame.inherited.auto_approve and not _answered(frame, asked)
+        return True if step_events.automatic else await _answer(frame, asked, name)
 
     def encode(answer: Any) -> Any:
         if answer is LATE:
             return {"late": asked.timeout}
-        return {"answer": codec.encode_to_keep(answer)} | ({"automatic": True} if voice.automatic else {})
+        return {"answer": codec.encode_to_keep(answer)} | ({"automatic": True} if step_events.automatic else {})
 
     def decode(data: Any) -> Any:
         if "late" in data:
@@ -125,7 +125,7 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
         name=name,
         work=work,
         question=[asked.text, asked.asked_as],
-        voice=voice,
+        events=step_events,
         encode=encode,
         decode=decode,
         rests_on_more=True,
@@ -257,7 +257,7 @@ async def _within(answer: Awaitable[Any], left: float | None) -> Any:
 
 
 @dataclass(slots=True)
-class _Voice:
+class _QuestionEvents:
     """The events of a question to a person. The step's start emits none: `_record_question` emits its event, once."""
 
     question: str

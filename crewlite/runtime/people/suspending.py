@@ -13,7 +13,7 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from crewlite import durable, kinds
 from crewlite.durable import Step
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.recovery import Abort, Escalate, Failure, FailureType, Remedy, Replan, Retry, Rollback, Suspend
 from crewlite.recovery.remedy import hinted, typed
 from crewlite.runtime.people.human import question_step
@@ -50,7 +50,7 @@ async def chosen(suspend: Suspend, failure: Failure, source: object) -> Remedy:
         name=f"{failure.attempts}-{question.digest[:8]}",  # another failure is another question
         work=work,
         question=question.digest,
-        voice=Voice.silent(source),
+        events=FamilyEvents.silent(source),
     )
     return hinted(typed(_remedy(await durable.scope().step(step)), failure), failure)
 

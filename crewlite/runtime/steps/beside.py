@@ -64,7 +64,7 @@ class Beside:
         resume could swap their answers.
         """
         others = self._requests.setdefault(place, [])
-        code, worker, given, known = asker.code, step.voice.source, step.given, False
+        code, worker, given, known = asker.code, step.events.source, step.given, False
         for other in others:
             model = "" if _alike(other.worker, worker) else other.model
             if other.code is code and (code is not None or all(ended(at, model) for at in other.addresses)):
@@ -129,7 +129,7 @@ class _Request:
         """Return in words how `step` differs from this request in what no question contains; "" if it does not."""
         if codec.holds_secret(step.question):
             return "a secret"
-        if not _alike(self.worker, step.voice.source):
+        if not _alike(self.worker, step.events.source):
             return type(self.worker).__name__
         if not _alike(self.given, step.given):
             return "an argument"

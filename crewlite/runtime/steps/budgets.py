@@ -142,7 +142,7 @@ async def admit(step: Step[Any], budgets: Sequence[HeldBudget], announce: Announ
             for pace, budget in sorted(limits.items(), key=lambda item: item[0].number):
                 if seconds := pace.due(budget.max_rpm or 0):
                     about = {"owner": budget.owner, "max_rpm": budget.max_rpm or 0, "seconds": seconds}
-                    await announce(step.voice.source, events.LLMCallPacedEvent, about)
+                    await announce(step.events.source, events.LLMCallPacedEvent, about)
                 await pace.reserve(budget.max_rpm or 0)
                 undo.callback(pace.give_back)
         for one in budgets:  # again, as parallel calls may have ended meanwhile

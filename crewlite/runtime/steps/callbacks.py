@@ -15,7 +15,7 @@ from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.kinds import Kind
 from crewlite.step_parts import Drift
 from crewlite.tools.naming import address_name
@@ -74,7 +74,7 @@ def callback_step(
         name=name,
         work=work,
         question=question,
-        voice=Voice.plain(callback, kind, name, label),
+        events=FamilyEvents.plain(callback, kind, name, label),
         encode=encode,
         decode=decode,
         round_trip=round_trip,

@@ -132,7 +132,7 @@ async def _recorded(frame: Frame, decision: Decided, attempt: int, failed: Faile
     event = with_more(_event(frame, decision, attempt, failed, shown), started_event_id=frame.origin.parent)
     origin = frame.origin._replace(parent=outer.origin.parent)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
-    await run.publish(frame.own_step.voice.source, event, origin, parts=commit)
+    await run.publish(frame.own_step.events.source, event, origin, parts=commit)
     if decision.final:
         outer.children.receive_sayings(address, failed.said)
         if thrown is error:
@@ -158,8 +158,8 @@ def _as_recorded(frame: Frame, decision: Decided, attempt: int, failed: FailedAt
     is_asked_again = final and (frame.outer.inherited.mode.strict_replay or decision.rises)
     if is_asked_again:
         attempted["fingerprint"] = frame.fingerprint
-        if means := frame.inherited.mode.provenance(frame.own_step):
-            attempted["means"] = {**means}
+        if provenance := frame.inherited.mode.provenance(frame.own_step):
+            attempted["means"] = {**provenance}
     if is_asked_again or (final and not frame.address):  # the failure of the root reaches the caller of the kickoff
         attempted["error"]["raised"] = cast(RaisedError, masked(written(thrown)))
     return attempted
@@ -170,7 +170,7 @@ def _event(frame: Frame, decision: Decided, attempt: int, failed: FailedAttempt,
     about, took = {"error": message_of(shown), "error_type": type_of(shown)}, {"duration_ms": failed.milliseconds}
     if not decision.final:
         return RecoveryStartedEvent, {**about, **_started(frame, decision), **took}
-    said = frame.own_step.voice.failed(**about)
+    said = frame.own_step.events.failed(**about)
     if said and said[0] is StepFailedEvent:
         return said[0], {"attempt": attempt, **took, **said[1]}
     return said
@@ -208,7 +208,7 @@ async def _decided(frame: Frame, failed: FailedAttempt, past: Sequence[Remedy]) 
         if isinstance(remedy, Suspend):
             asked.before_first = asked.before_first and partial(keeping, again=frame.own_step.effect != "once")
             with durable.entered(deciding):
-                remedy = await suspending.chosen(remedy, failure, frame.own_step.voice.source)
+                remedy = await suspending.chosen(remedy, failure, frame.own_step.events.source)
     except ConfigError as misused:
         return Decided(Abort(), misused, failure.kind)
     if not is_for_work(remedy):
@@ -267,7 +267,7 @@ async def _announce_type(frame: Frame, failure: Failure) -> None:
 
 async def _announce(frame: Frame, event: type[BaseEvent], about: dict[str, Any]) -> None:
     origin = frame.outer.origin._replace(checkpoints=frame.origin.checkpoints)
-    await frame.run.publish(frame.own_step.voice.source, (event, about), origin)
+    await frame.run.publish(frame.own_step.events.source, (event, about), origin)
 
 
 def _about(frame: Frame, failure: Failure) -> dict[str, Any]:
@@ -321,7 +321,7 @@ async def _applied(frame: Frame, decision: Decided) -> Decided:
     with durable.entered(_deciding(frame)):
         then, steps = await undone(frame, remedy)
         if isinstance(then, Suspend) and decision.failure:
-            then = await suspending.chosen(then, decision.failure, frame.own_step.voice.source)
+            then = await suspending.chosen(then, decision.failure, frame.own_step.events.source)
     gone = {*steps, *remedies.made_before(record, steps)}
     void = [(at, one.kind) for at, one in record.outcomes.items() if not gone.isdisjoint((at, *outers(at)))]
     return replace(decision, remedy=then, void=(*void, *remedies.void_by(record, then, prefix)))

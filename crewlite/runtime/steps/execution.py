@@ -289,9 +289,9 @@ class Execution(Generic[T]):
         A checkpoint that this event creates shows the run just before the step.
         """
         run, address = self.outer.run, self.address
-        voice, again = self.step.voice, not address and run.heard_start
-        said = with_more(voice.started(), resumed=True) if address in run.begun else voice.started()
-        event = await run.publish(voice.source, said, self.origin, ahead=True, again=again)
+        step_events, again = self.step.events, not address and run.heard_start
+        said = with_more(step_events.started(), resumed=True) if address in run.begun else step_events.started()
+        event = await run.publish(step_events.source, said, self.origin, ahead=True, again=again)
         self.started = event.event_id if event else None
         return isinstance(event, BaseEvent)  # it is only a note if it has no handler
 
@@ -320,13 +320,13 @@ class Execution(Generic[T]):
         if children.side_by_side:
             children.side_by_side.handover.committed(self.address, run.journal.next_order)
         more = {"reused_from": facts.reused} if facts.reused else {}
-        said = with_more(step.voice.completed(value), started_event_id=self.started, **more)
-        await run.publish(step.voice.source, said, self.origin, parts=commit, now=once)
+        said = with_more(step.events.completed(value), started_event_id=self.started, **more)
+        await run.publish(step.events.source, said, self.origin, parts=commit, now=once)
         digest, drifted = outcome["digest"] if step.kind.heard else "", outcome.get("drifted", ())
         children.record_child(self.address, digest, data, drifted)
         if facts.conflicts and inner:
             names = {"names": tuple(facts.conflicts)}
-            await inner.announce(step.voice.source, events.StepStateConflictEvent, names)
+            await inner.announce(step.events.source, events.StepStateConflictEvent, names)
         if inner and inner.past:
             await announce_success(inner)
         if step.cache and exact and self.started:  # done here: neither reused nor a person's answer

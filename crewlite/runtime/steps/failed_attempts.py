@@ -15,7 +15,7 @@ from crewlite import durable, kinds
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import CrewliteError, InDoubt, NotCodable
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.recovery import Evidence, Failure, FailureType, RecordedStep
 from crewlite.runtime.steps.attempts import is_retried, tries
 from crewlite.runtime.steps.causes import causes_of, for_author, message_of, traceback_of, type_of
@@ -114,7 +114,7 @@ async def keep(frame: Frame, failed: FailedAttempt, failure: Failure, *, again: 
             name=_name(frame),
             work=work,
             question=frame.fingerprint,
-            voice=Voice.silent(frame.own_step.voice.source),
+            events=FamilyEvents.silent(frame.own_step.events.source),
             address=_address(frame),
             after=frame.run.record.seq + 1 if again else None,  # an undecided failure kept before is outdated
         )

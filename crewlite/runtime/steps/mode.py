@@ -95,9 +95,9 @@ class Mode:
 
     def provenance(self, step: Step[Any]) -> Mapping[str, str] | None:
         """Return the provenance to record with the end of a step: the step's own, MAY_DIFFER and DIFFERS."""
-        means = step.provenance
+        provenance = step.provenance
         if step.drift == MAY_DIFFER:
-            means = {**(means or {}), MAY_DIFFER: "yes"}
+            provenance = {**(provenance or {}), MAY_DIFFER: "yes"}
         if self.differs:
-            means = {**(means or {}), DIFFERS: "yes"}
-        return means
+            provenance = {**(provenance or {}), DIFFERS: "yes"}
+        return provenance

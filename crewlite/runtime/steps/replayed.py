@@ -149,4 +149,4 @@ def _decoded(frame: Frame, step: Step[T], outcome: Outcome, value: Any) -> T:
 
 async def _announce(frame: Frame, step: Step[Any], origin: Origin, **how: Any) -> None:
     about = {"kind": step.kind.name, "name": origin.name, "step_type": step.label, **how}
-    await frame.run.publish(step.voice.source, (events.StepReplayedEvent, about), origin)
+    await frame.run.publish(step.events.source, (events.StepReplayedEvent, about), origin)

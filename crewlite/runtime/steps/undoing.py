@@ -13,7 +13,7 @@ from crewlite import durable, kinds
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import CONTROL_FLOW, text_of
-from crewlite.events.voice import Voice
+from crewlite.events.family import FamilyEvents
 from crewlite.recovery import DEFAULT, Compensate, Escalate, Remedy
 from crewlite.runtime.steps.callbacks import called
 from crewlite.runtime.steps.frame import Frame
@@ -84,7 +84,7 @@ def _step(frame: Frame, outcome: Outcome, compensator: Callable[[Any], Any]) -> 
         name=name,
         work=work,
         question=asked,
-        voice=Voice.plain(compensator, kinds.COMPENSATION, name),
+        events=FamilyEvents.plain(compensator, kinds.COMPENSATION, name),
         effect="idempotent",
         failure_policy=DEFAULT,
     )

@@ -1,4 +1,4 @@
-"""The voice of a step says which events it emits: those of a family of its kind, those of plain steps, or none."""
+"""Which events a step emits (`durable.StepEvents`): those of a family of its kind, those of plain steps, or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Family = tuple[type[Any] | None, type[Any] | None, type[Any] | None]
 _PLAIN: Family = events.StepStartedEvent, events.StepCompletedEvent, events.StepFailedEvent
 
 
-class Voice(NamedTuple):
+class FamilyEvents(NamedTuple):
     """The events of one family, which share the fields `about`."""
 
     source: object
@@ -26,16 +26,16 @@ class Voice(NamedTuple):
     """Returns further fields of the event of an outcome."""
 
     @classmethod
-    def plain(cls, source: object, kind: Kind, name: str | None = None, label: str | None = None) -> Voice:
-        """Return a voice that names a step by its kind and name. `label`: the kind of work, as its author calls it.
+    def plain(cls, source: object, kind: Kind, name: str | None = None, label: str | None = None) -> FamilyEvents:
+        """Return events that name a step by its kind and name. `label`: the kind of work, as its author calls it.
 
         The name is that of the kind by default.
         """
         return cls(source, _PLAIN, {"kind": kind.name, "name": name or kind.name, "step_type": label})
 
     @classmethod
-    def silent(cls, source: object) -> Voice:
-        """Return a voice without events: those of the steps inside, or of the enclosing step, suffice."""
+    def silent(cls, source: object) -> FamilyEvents:
+        """Return no events: those of the steps inside, or of the enclosing step, suffice."""
         return cls(source, (None, None, None), {})
 
     def started(self) -> Said:
