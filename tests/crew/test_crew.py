@@ -33,7 +33,7 @@ def test_two_tasks_of_one_name_are_two_steps():
     who = agent("one", "two", "three")
     tasks = [Task(name="t", description=text, expected_output="x", agent=who) for text in ("A", "B")]
     crew = Crew(tasks=tasks, checkpoint=True)
-    assert crew.kickoff(run_id="r")["t"].raw == "one"
+    assert crew.kickoff(run_id="r").tasks_output[0].raw == "one"
     with History() as history:
         assert [step.address for step in history.run("r").steps if step.kind == "task"] == ["task:t", "task:t#2"]
     again = crew.fork("r", edits={"task:t#2": "changed"}).kickoff()

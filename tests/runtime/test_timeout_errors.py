@@ -79,7 +79,7 @@ def test_it_has_its_traceback_its_notes_and_its_cause(program, wait, tmp_path, m
         assert caught.value.seconds == 3
         assert isinstance(caught.value.__cause__, ConnectionError)
         assert "slow" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
-        assert "To go on" in "".join(caught.value.__notes__)
+        assert "To try again" in "".join(caught.value.__notes__)
 
 
 def test_the_limit_of_a_wait_is_another_error():
