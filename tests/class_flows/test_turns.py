@@ -22,12 +22,12 @@ from tests.cuts import entries_of
 from tests.parts import Stop, deletes_a_run
 
 
-def chat(setting, done=None, *, broken=False):
+def chat(setting, done=None, *, broken=False, until=None):
     @persist(setting)
     class Chat(Flow):
         @start()
         async def hear(self):
-            await asyncio.sleep(0)
+            await (until.wait() if until else asyncio.sleep(0))
             (done if done is not None else []).append(self.state["message"])
             self.state["said"] = [*self.state.get("said", []), self.state["message"]]
 
@@ -240,7 +240,12 @@ def test_turns_at_the_same_time_that_wait_each_get_their_turn(memory, operations
 
 def test_a_turn_that_does_not_wait_is_told_whose_turn_it_is(memory):
     async def all_at_once():
-        turns = [chat(memory()).akickoff(turn(message), operation_id=message) for message in "abc"]
+        until = asyncio.Event()
+        flows = [(chat(memory(), until=until), message) for message in "abc"]
+        left = turns = [asyncio.ensure_future(flow.akickoff(turn(m), operation_id=m)) for flow, m in flows]
+        while len(left) > 1:
+            _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        until.set()
         return await asyncio.gather(*turns, return_exceptions=True)
 
     told = asyncio.run(all_at_once())
