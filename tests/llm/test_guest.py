@@ -109,7 +109,8 @@ def test_connections_are_closed_at_the_end_on_the_loop_that_opened_them_unless_a
     assert said_by(AT_THE_END + then, tmp_path).startswith(closed)
 
 
-FORKING = """import os, sys, threading, time
+FORKING = """import os, sys, threading, time, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12 and later, about forks beside threads
 server = Server(reply(chat("hello")), [1.0, *reply(chat("still here"))], reply(chat("hello"))).__enter__()
 llm = LLM("openai/foo", base_url=server.base_url)
 llm.call("Who?")
