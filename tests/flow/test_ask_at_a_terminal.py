@@ -74,7 +74,7 @@ from crewlite.flow import ask, flow
 @flow
 def patient():
     try:
-        return ask("Anybody?", timeout=0.2)
+        return ask("Anybody?", timeout=2)
     except AnswerTimeout:
         return ask("And you?")
 
