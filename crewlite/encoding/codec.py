@@ -146,8 +146,10 @@ def holds_secret(data: Json) -> bool:
     """Return whether encoded data stands for a value that holds a SecretStr or SecretBytes."""
     if isinstance(data, dict) and data.get("$") == "secret":
         return True
-    parts = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return any(holds_secret(part) for part in parts if type(part) not in IMMUTABLE)
+    for part in data.values() if isinstance(data, dict) else data if isinstance(data, list) else ():
+        if type(part) not in IMMUTABLE and holds_secret(part):
+            return True
+    return False
 
 
 def decode(data: Json, classes: Iterable[type] = ()) -> Any:

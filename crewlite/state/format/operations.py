@@ -7,11 +7,12 @@ combined.
 
 from __future__ import annotations
 
+import marshal
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from crewlite.encoding.codec import Json, dumps
+from crewlite.encoding.codec import Json
 
 Operation = list[Any]
 """`["set", path, value]`, `["remove", path]` or `["append", path, items]`. A path is a name, then keys in its value."""
@@ -20,6 +21,8 @@ ABSENT: Any = object()
 """Stands for a missing value."""
 ITEMS = "$items:"
 """The prefix of names whose values are the items of a collection, by id. An item is never changed."""
+_BY_VALUE = 2
+"""The version of `marshal` in which equal values have equal bytes, whether or not their parts are shared objects."""
 _LENGTHS = {"set": 3, "append": 3, "remove": 2}
 
 
@@ -94,7 +97,7 @@ def alike(one: Json, other: Json) -> bool:
         return bool(one == other)
     if kind in (list, dict) and len(one) != len(other):
         return False
-    return dumps(one) == dumps(other)
+    return bool(one == other) and marshal.dumps(one, _BY_VALUE) == marshal.dumps(other, _BY_VALUE)
 
 
 def _changed(before: Json, after: Json, at: Path) -> list[Operation]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 
 from crewlite.encoding.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
 from crewlite.errors import ConfigError, NotCodable
-from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, without_items
+from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, is_plain, without_items
 from crewlite.system.forked import rlock
 from crewlite.texts.logs import logger
 from crewlite.texts.masking import MASK
@@ -307,11 +307,12 @@ class Values(MutableMapping[str, Any], ABC):
         source, as_read = self._read[key]
         if alike(coded, source):
             return source
-        if as_read is ABSENT:
-            as_read = _encoded(key, decode(source))
-            self._read[key] = source, as_read
-        if self._same(coded, as_read):
-            return source
+        if not _are_of_other_lengths(coded, source):
+            if as_read is ABSENT:
+                as_read = _encoded(key, decode(source))
+                self._read[key] = source, as_read
+            if self._same(coded, as_read):
+                return source
         del self._read[key]
         return coded
 
@@ -344,6 +345,12 @@ def _encoded(key: str, value: Any) -> Json:
         except RuntimeError:  # "dictionary changed size during iteration"
             continue
     raise NotCodable(_path(key), value, "another thread changes it all the time: wait for that thread")
+
+
+def _are_of_other_lengths(one: Json, other: Json) -> bool:
+    """Return whether these are two lists or two mappings of different lengths, which are never the same value."""
+    lists = type(one) is type(other) is list
+    return (lists or (is_plain(one) and is_plain(other))) and len(one) != len(other)
 
 
 def _path(key: str) -> str:
