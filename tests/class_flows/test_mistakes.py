@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from typing import Literal
 
 import pytest
 from pydantic import BaseModel, PrivateAttr
 
-from crewlite import Agent, Crew, Task
-from crewlite.errors import ConfigError, OnLoopThread
-from crewlite.flow import Flow, FlowState, human_feedback, listen, or_, router, start
+from crewlite import Agent, CheckpointConfig, Crew, History, Task
+from crewlite.errors import ConfigError, OnLoopThread, TooManyCalls
+from crewlite.flow import Flow, FlowState, human_feedback, listen, or_, persist, router, start
 
 
 class Draft(BaseModel):
@@ -165,7 +166,7 @@ def renamed(func, name):
     return func
 
 
-@pytest.mark.parametrize("name", ["fields_in", "first_values", "relies_on", "identity", "as_inputs", "graph"])
+@pytest.mark.parametrize("name", ["fields_in", "first_values", "identity", "as_inputs", "graph", "initial_state"])
 def test_a_function_without_a_decorator_that_would_hide_what_every_flow_has_is_refused(name):
     def helper(self):
         return "mine"
@@ -176,6 +177,35 @@ def test_a_function_without_a_decorator_that_would_hide_what_every_flow_has_is_r
             plan(**given, begin=begin)
     with pytest.raises(ConfigError, match=f"Both.{name}: every flow has"):
         type(Flow)("Both", (type("Mixin", (), {name: helper}), plan(begin=begin)), {})
+
+
+@pytest.mark.parametrize("per_object", [property, functools.cached_property])
+def test_a_property_gives_each_flow_a_setting_of_its_own(per_object, tmp_path):
+    class Plan(Flow):
+        name = per_object(lambda self: f"plan-{self.of}")
+        checkpoint = per_object(lambda self: CheckpointConfig(location=tmp_path / self.of))
+        max_method_calls = per_object(lambda self: len(self.of))
+
+        def __init__(self, of):
+            self.of = of
+            super().__init__()
+
+        @start("again")
+        def begin(self):
+            return self.name
+
+        @router(begin)
+        def judge(self) -> Literal["again"]:
+            return "again"
+
+    for of in ("tides", "sea"):
+        with pytest.raises(TooManyCalls, match=f"'plan-{of}' was to start more than {len(of)} times"):
+            Plan(of).kickoff(run_id="mine")
+        assert History(location=tmp_path / of).run("mine").definition["name"] == f"plan-{of}"
+    Plan.plot(str(tmp_path / "plot"))
+    assert "object at" not in (tmp_path / "plot.html").read_text()
+    with pytest.raises(ConfigError, match="Plan has checkpoint=, and @persist names another place"):
+        persist()(Plan)
 
 
 def test_a_class_may_do_more_before_a_verb_of_every_flow():

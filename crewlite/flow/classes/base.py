@@ -22,7 +22,7 @@ from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import is_at_work, method_of, original, running
-from crewlite.flow.classes.settings import Declared, FlowType, check_set, read_attributes
+from crewlite.flow.classes.settings import SETTINGS, Declared, FlowType, check_set, gives_setting, read_attributes
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
 from crewlite.kinds import Kind
@@ -107,7 +107,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
     def __init_subclass__(cls, *, abstract: bool = False, **more: Any) -> None:
         super().__init_subclass__(**more)
         homes.note(cls)
-        read_attributes(cls, Flow, _SETTINGS)
+        read_attributes(cls, Flow)
         cls.graph = Graph.of(cls, Flow)
         for base in cls.__dict__.get("__orig_bases__", ()):
             if isinstance(getattr(base, "__origin__", None), type) and issubclass(base.__origin__, Flow):
@@ -132,13 +132,14 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
     @classmethod
     def keep_runs(cls, setting: CheckpointConfig | bool) -> None:
         """Keep the runs of this class: see `persist`. Raises ConfigError if the class has another setting."""
-        if setting is not True and cls.checkpoint not in (None, setting):
+        own = cls.checkpoint
+        if gives_setting("checkpoint", own) or (setting is not True and own not in (None, setting)):
             raise ConfigError(f"{cls.__name__} has checkpoint=, and @persist names another place: keep one of them")
-        cls.checkpoint = cls.checkpoint or setting
+        cls.checkpoint = own or setting
         cls.is_persisted = True
 
     def __init__(self, **settings: Any) -> None:
-        fields = {name: settings.pop(name) for name in list(settings) if name not in _SETTINGS}
+        fields = {name: settings.pop(name) for name in list(settings) if name not in SETTINGS}
         for name, value in settings.items():
             object.__setattr__(self, name, value)
         if "initial_state" in settings:
@@ -254,7 +255,8 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
             RefError: there is no such run. RunMismatch: it is not of this flow. ConfigError: the flow has no methods.
             OSError: the page was not written.
         """
-        name = self.name or getattr(self, "__name__", type(self).__name__)
+        own = None if gives_setting("name", self.name) else self.name
+        name = own or getattr(self, "__name__", type(self).__name__)
         path: str = pages.written(self.graph, name, filename, run_id, self.checkpoint, show=show)
         event_bus.event_bus.emit(self, events.FlowPlotEvent(flow_name=name))
         return path
@@ -360,7 +362,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
                 f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "
                 f"self.state['words'] = 3 if it is a mapping; before a kickoff, initial_state= says what it begins with"
             )
-        check_set(self.run_name, Flow, name, value)
+        check_set(type(self).__name__, Flow, name, value)
         method = running.get()
         if method is not None and method.is_of(self) and name not in type(self)._warned:
             type(self)._warned |= {name}
@@ -384,9 +386,9 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         rest = {name: value for name, value in fields.items() if name not in own}
         other = without_accepted([type(self).__name__, "Flow"], rest)
         for name in other:
-            instead, setting = why_not(["Flow"], name), meant(name, _SETTINGS)
+            instead, setting = why_not(["Flow"], name), meant(name, SETTINGS)
             if instead or setting or not self.state_kind.is_open:
-                known = [*_SETTINGS, *self.state_kind.fields]
+                known = [*SETTINGS, *self.state_kind.fields]
                 hint = meant(name, known) or f"it takes {', '.join(known)}"
                 raise ConfigError(
                     f"{type(self).__name__} has no setting and no field of its state {name!r}; {instead or hint}"
@@ -394,6 +396,3 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         values = self.state_kind.merged(self.run_name, self.first_state, own | other)
         self.__dict__["first_state"] = self.state_kind.made(values)
         object.__setattr__(self, "_as_made", {name: one for name, one in self._as_made.items() if name not in fields})
-
-
-_SETTINGS = ("name", "checkpoint", "initial_state", "max_concurrency", "failure_policy", "max_method_calls", "verbose")

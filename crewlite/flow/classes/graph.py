@@ -18,6 +18,7 @@ from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.labels import known_labels, label_of
 from crewlite.flow.classes.methods import Decorator, FlowMethod
 from crewlite.flow.classes.rounds import Cycles, Round
+from crewlite.flow.classes.settings import gives_setting
 from crewlite.system.forked import cached_property
 from crewlite.texts.wording import what_is
 
@@ -122,6 +123,7 @@ class Graph:
         for ancestor in reversed(flow.__mro__):
             for name, value in vars(ancestor).items():
                 is_hidden = hasattr(base, name) and not name.startswith("_") and hasattr(value, "__get__")
+                is_hidden &= not gives_setting(name, value)
                 if is_hidden and (isinstance(value, FlowMethod) or (ancestor in users and name not in _VERBS)):
                     raise ConfigError(
                         f"{flow.__name__}.{name}: every flow has a {name!r} of its own, which this method would hide; "

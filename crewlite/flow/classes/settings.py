@@ -6,9 +6,10 @@ Other attributes are the user's own.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 from abc import ABCMeta
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic.fields import FieldInfo, ModelPrivateAttr
@@ -19,6 +20,8 @@ from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import setting_of, why_not
 from crewlite.errors import ConfigError, meant
 
+SETTINGS = ("name", "checkpoint", "initial_state", "max_concurrency", "failure_policy", "max_method_calls", "verbose")
+"""What a class attribute sets, or an argument of the constructor."""
 _LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
 _OF_METHODS = ("retries", "retry_delay")
 _HIDES = "this would hide {}() of every flow"
@@ -51,11 +54,16 @@ class Declared:
         return made
 
 
-def read_attributes(flow: type[Declared], base: type, settings: Collection[str]) -> None:
+def read_attributes(flow: type[Declared], base: type) -> None:
     """Note which attributes of a class pydantic declares, and check the others. Raises ConfigError."""
     own = {name: one for name, one in vars(flow).items() if isinstance(one, ModelPrivateAttr | FieldInfo)}
     flow._declared = {**flow._declared, **own}
-    _check(flow.__name__, base, vars(flow), settings)
+    _check(flow.__name__, base, vars(flow))
+
+
+def gives_setting(name: str, value: object) -> bool:
+    """Return whether a class attribute gives each object a setting of its own. Its state is that of the class."""
+    return name in SETTINGS and name != "initial_state" and isinstance(value, property | functools.cached_property)
 
 
 def check_set(flow: str, base: type, name: str, value: object) -> None:
@@ -68,14 +76,14 @@ def check_set(flow: str, base: type, name: str, value: object) -> None:
         raise ConfigError(f"flow {flow!r} has no setting {name!r}; {hint}")
 
 
-def _check(flow: str, base: type, attributes: Mapping[str, object], settings: Collection[str]) -> None:
+def _check(flow: str, base: type, attributes: Mapping[str, object]) -> None:
     """Raise ConfigError for attributes of a class that look like settings, or hide a method of flows.
 
-    `base`: the class of all flows. `settings`: those that a flow has.
+    `base`: the class of all flows.
     """
-    wanted = [name for name in settings if name != "name"]  # a user's attribute `names` is no misspelling of it
+    wanted = [name for name in SETTINGS if name != "name"]  # a user's attribute `names` is no misspelling of it
     for name, value in attributes.items():
-        if name in settings or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
+        if name in SETTINGS or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
             continue
         setting, hides = setting_of(["Flow"], name), inspect.isfunction(getattr(base, name, None))
         if setting:
