@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -14,7 +15,7 @@ from crewlite import Agent, Crew, Task, tool
 from crewlite.definitions.field_list import FieldList
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable, seen
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, MissingInput
 from crewlite.knowledge import Knowledge, StringKnowledgeSource
 from crewlite.testing import ScriptedLLM
 
@@ -281,6 +282,22 @@ def test_a_kickoff_sees_all_of_a_change_or_has_it_refused():
         done.set()
         other.join()
     assert all(len(one) % 2 for one in found)
+
+
+def test_all_runs_of_kickoff_for_each_go_by_the_same_fields():
+    heard = []
+
+    class Changing:
+        def __repr__(self):  # is called between two runs, for the note at an error
+            with contextlib.suppress(ConfigError):
+                crew.before_kickoff_callbacks.append(heard.append)
+            return "changing"
+
+    crew = crew_of(["{n}"])
+    inputs = [{"other": Changing()}, {"n": 1}]
+    failed, done = crew.kickoff_for_each(inputs, max_concurrency=1, return_exceptions=True)
+    assert (type(failed), done.tasks_output[0].description, heard) == (MissingInput, "1", [])
+    crew.before_kickoff_callbacks.append(heard.append)
 
 
 def test_a_list_of_a_definition_is_recorded_and_compared_as_a_tuple():

@@ -140,7 +140,8 @@ def _progress_shown(progress: Progress, log_file: str | None, *, verbose: bool) 
 async def preview(definition: Runnable[Any], request: Request) -> previews.Preview:
     """Return what `kickoff` would do. Reads the store; runs no step and writes nothing."""
     request = request.going_on_from(definition.bound_at)
-    return await previews.preview(definition.as_root(request), request)
+    with in_use(definition.relies_on):
+        return await previews.preview(definition.as_root(request), request)
 
 
 async def _kicked_off(root: Root[T], request: Request) -> Finished[T]:

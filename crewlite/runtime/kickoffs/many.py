@@ -12,7 +12,7 @@ from uuid import UUID
 
 from crewlite.concurrency import background
 from crewlite.concurrency.permits import width
-from crewlite.definitions.definition import check_inputs
+from crewlite.definitions.definition import check_inputs, in_use
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended, add_note
 from crewlite.kinds import Kind
 from crewlite.refs import as_run_id
@@ -112,7 +112,7 @@ async def akickoff_for_each(
             failures[number] = error  # a signal ended this run
 
     works = (kick_off_one(number, request_for(number)) for number in range(len(all_inputs)))
-    with _advised_on_interrupt(definition.run_kind, run_id, begun):
+    with in_use(definition.relies_on), _advised_on_interrupt(definition.run_kind, run_id, begun):
         await side_by_side(works, min(max_concurrency or width(), len(all_inputs)))
     for _, error in sorted(failures.items()):
         if not return_exceptions or not isinstance(error, Exception):
