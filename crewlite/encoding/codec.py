@@ -185,7 +185,7 @@ def _encode(value: Any, path: str, depth: int) -> Json:
         return value if value.bit_length() <= _LONG else {"$": "int", "v": hex(value)}
     if depth % _INSIDE > _MAX_DEPTH:
         raise NotCodable(path, value, f"nested deeper than {_MAX_DEPTH}, or contains itself: use ids for parts")
-    if kind is list:
+    if kind is list or kind is FieldList:
         return [
             item if type(item) is str and item.isascii() else _encode(item, f"{path}[{i}]", depth + 1)
             for i, item in enumerate(value)
@@ -300,7 +300,6 @@ def _moment(value: Any, path: str, depth: int) -> Json:
 
 _WRITERS: dict[type, Callable[[Any, str, int], Json]] = {
     tuple: _tuple,
-    FieldList: _tuple,
     set: _unordered("set"),
     frozenset: _unordered("frozenset"),
     bytes: _text("bytes", lambda v: base64.b64encode(v).decode()),

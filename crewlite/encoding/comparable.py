@@ -21,7 +21,7 @@ _MANY = 100  # parts of a value of which none is looked at if there are more
 
 def class_of(value: object) -> Json:
     """Return the class of a live object, such as a client, as plain JSON: nothing else in it can be compared."""
-    kind = tuple if type(value) is FieldList else type(value)  # earlier releases have recorded it as one
+    kind = list if type(value) is FieldList else type(value)
     return {"opaque": kind.__qualname__}
 
 

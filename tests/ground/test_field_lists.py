@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from crewlite import Agent, Crew, Task, tool
+from crewlite import Agent, Crew, Flow, Task, listen, start, tool
 from crewlite.definitions.field_list import FieldList
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable, seen
@@ -300,14 +300,32 @@ def test_all_runs_of_kickoff_for_each_go_by_the_same_fields():
     crew.before_kickoff_callbacks.append(heard.append)
 
 
-def test_a_list_of_a_definition_is_recorded_and_compared_as_a_tuple():
-    assert codec.encode(CLERK.tools) == codec.encode(())
+def test_a_list_of_a_definition_is_recorded_and_compared_as_a_list():
+    assert codec.encode(CLERK.tools) == []
     agents = crew_of("a").agents
     for value in (CLERK.tools, agents):
-        assert comparable(value) == comparable(tuple(value))
+        assert comparable(value) == comparable(list(value))
         assert (value, tuple(value), value) == (tuple(value), value, list(value))
     assert agents != ()
     assert seen(agents).parts.keys() == seen(tuple(agents)).parts.keys()
+
+
+def test_a_list_of_a_definition_is_a_plain_list_in_the_state_of_a_run():
+    agent = Agent(role="Clerk", goal="answer", allowed_tools=["look"])
+
+    class Plan(Flow):
+        @start()
+        def begin(self):
+            self.state["names"] = agent.allowed_tools
+            return agent.allowed_tools
+
+        @listen(begin)
+        def go_on(self, given):
+            given.append("given")
+            self.state["names"].append("kept")
+            return [type(given) is list, *given, *self.state["names"], *agent.allowed_tools]
+
+    assert Plan().kickoff() == [True, "look", "given", "look", "kept", "look"]
 
 
 def test_lists_are_added_to_whatever_holds_the_rest():
