@@ -6,7 +6,6 @@ from crewlite import errors, kinds
 from crewlite.cli.definitions import culprit
 from crewlite.cli.shell import Again
 from crewlite.state.format.addresses import is_question
-from crewlite.texts.resuming import in_doubt_too
 from crewlite.texts.secrets import Secrets
 
 
@@ -33,8 +32,8 @@ def of_answer(error: errors.AnswerRefused, ref: str, again: Again) -> str:
 def _with_advice(error: errors.CrewliteError, ref: str, again: Again) -> str | None:
     match error:
         case errors.InDoubt():
-            too = f" - {in_doubt_too(error.others)}" if error.others else ""
-            return f"{error.found}, so it is not repeated. {again.to_settle(ref, error.address, error.times)}{too}"
+            advice = again.to_settle(ref, {error.address: error.times, **error.others})
+            return f"{error.found} {advice}"
         case errors.AnswerRefused():
             return _refused(error, ref, again)
         case errors.MissingInput():

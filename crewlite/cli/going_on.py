@@ -279,8 +279,8 @@ def preview(
             changes = (edited, rerun, checked_inputs(definition, given, model=model))
             forks = any(changes) or recorded.at not in (run.run_id, f"{run.run_id}/{run.branch}")
             recorded.preview(definition, changes if forks else None)
-        if not forks and (open_calls := run.unsettled):
-            runner.say(runner.again.to_settle(recorded.hints.ref, *next(iter(open_calls.items()))))
+        if not forks and run.unsettled:
+            runner.say(runner.again.to_settle(recorded.hints.ref, run.unsettled))
 
 
 def _answer(runner: Runner, recorded: Recorded) -> bool:

@@ -22,7 +22,7 @@ from crewlite.lazy import lazy
 from crewlite.runtime.kickoffs.engine import kickoff_here
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.state.providers import declares
-from crewlite.texts.resuming import branch_ref, without_advice
+from crewlite.texts.resuming import branch_ref, may_have_taken_effect, without_advice
 
 history = lazy("crewlite.state.history")
 
@@ -138,8 +138,7 @@ class Runner:
             line = None if self._instead else self._placed().line("fork", self._ref() or "RUN", *added)
             return f"To go on with that: {line}" if line else "Begin another run with that."
         if progress.unsettled and not self._instead:
-            address, times = next(iter(progress.unsettled.items()))
-            return self._placed().to_settle(self._ref() or "RUN", address, times)
+            return self._placed().to_settle(self._ref() or "RUN", progress.unsettled)
         where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
         then = " then" if isinstance(error, errors.RunMismatch) else ""  # after the change that it asks for
         return f"To go on{then}{where}: {self._line_on()}"
@@ -188,16 +187,19 @@ class Runner:
         if self._unsaved:
             return Failed(f"The run waits for an answer, but cannot be resumed with one. {self._unsaved}", code=WAITS)
         lines = [f"{self._ref()} waits for an answer."]
+        answers = [word for address in suspended.waiting for word in ("--answer", f"{address}=VALUE")]
         if self._instead:
-            first = next(iter(suspended.waiting))
             lines += [f"{address}: {question}" for address, question in suspended.waiting.items()]
-            lines.append(f"To answer and go on: {self._line_on('--answer', f'{first}=VALUE')}")
+            lines.append(f"To answer and go on: {self._line_on(*answers)}")
         else:
             with history.History(suspended.location) as opened:
                 waiting = opened.run(f"{suspended.run_id}/{self.progress.branch}").waiting
             lines += self._placed().questions(self._ref() or "RUN", waiting)
-            both = [word for one in waiting for word in ("--answer", f"{one.address}=VALUE")]
-            lines += [f"To go on then: {self._line_on()}", f"Or both at once: {self._line_on(*both)}"]
+            if doubts := suspended.in_doubt:
+                lines.append(
+                    f"{may_have_taken_effect(doubts)} {self._placed().to_settle(self._ref() or 'RUN', doubts)}"
+                )
+            lines += [f"To go on then: {self._line_on()}", f"Or answer and go on at once: {self._line_on(*answers)}"]
         return Failed(*lines, code=WAITS, head="")
 
     def _tell_error(self, code: str, text: str) -> None:

@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -45,17 +45,18 @@ class Again:
         """Return the line `crewlite checkpoint <verb> ...` with the shared options, for people: as short as can be."""
         return shell_line(["crewlite", *replace(self, location=self._location()).words(verb, *words)])
 
-    def settling(self, ref: str, address: str, times: int) -> tuple[str, str]:
-        """Return the lines that settle the doubt about a call: if it took effect, and if it did not.
+    def settling(self, ref: str, calls: Mapping[str, int]) -> tuple[str, str]:
+        """Return the lines that settle the doubt about calls: if they took effect, and if they did not.
 
-        `times`: how often it was begun.
+        `calls`: how often each was begun, by address.
         """
-        answered = self.line("resume", ref, "--answer", f"{address}=RESULT")
-        return answered, self.line("resume", ref, "--rerun", nth_attempt(address, times))
+        answers = [word for address in calls for word in ("--answer", f"{address}=RESULT")]
+        reruns = [word for named in map(nth_attempt, calls, calls.values()) for word in ("--rerun", named)]
+        return self.line("resume", ref, *answers), self.line("resume", ref, *reruns)
 
-    def to_settle(self, ref: str, address: str, times: int) -> str:
-        """Return in words how to settle the doubt about a call that was begun so many times."""
-        return settling_words(*self.settling(ref, address, times))
+    def to_settle(self, ref: str, calls: Mapping[str, int]) -> str:
+        """Return in words how to settle the doubt about calls. See `settling`."""
+        return settling_words(*self.settling(ref, calls), len(calls))
 
     def questions(self, ref: str, waiting: Sequence[Waiting]) -> list[str]:
         """Return the lines that tell questions: their texts, the answers that fit, and the command that answers."""
@@ -76,9 +77,14 @@ class Again:
         return self.location.removeprefix(below) or self.location
 
 
-def settling_words(answered: str, rerun: str) -> str:
-    """Return in words how to settle the doubt about a call, with the line for each of its two ends."""
-    return f"Check whether it took effect. If it did: {answered} - if it did not: {rerun}"
+def settling_words(answered: str, rerun: str, count: int = 1) -> str:
+    """Return in words how to settle the doubt about so many calls, with the lines of `Again.settling`."""
+    if count == 1:
+        return f"Check whether it took effect. If it did: {answered} - if it did not: {rerun}"
+    return (
+        f"Check of each whether it took effect. If all did: {answered} - if none did: {rerun} - else give the --answer "
+        f"of those that did and the --rerun of the others in one command"
+    )
 
 
 def shell_line(words: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from crewlite.cli.shell import Again
 from crewlite.errors import CrewliteError, Suspended, notes_of, text_of
 from crewlite.runtime.kickoffs import left_behind
 from crewlite.state.history import History
-from crewlite.texts.resuming import branch_ref, to_resume
+from crewlite.texts.resuming import branch_ref, in_doubt, to_resume
 from crewlite.texts.tracebacks import INTERRUPTED, is_full, is_of_a_run
 from crewlite.texts.wording import escaped_lines
 
@@ -93,17 +93,20 @@ def _waits(error: Suspended) -> list[str]:
     ref, resume = branch_ref(error.run_id, error.branch), to_resume(error.run_id, error.branch)
     try:
         with History(error.location) as history:
-            waiting = history.run(f"{error.run_id}/{error.branch}").waiting
+            run = history.run(f"{error.run_id}/{error.branch}")
+            waiting, kind = run.waiting, run.definition["kind"]
     except CrewliteError:  # it is kept where only the program itself can read
         return []
     if not waiting:
         return [f"Run {ref!r} has its answers, and is not at work.", f"To go on: kickoff({resume})"]
     given = ", ".join(f"{one.address!r}: ..." for one in waiting)
+    doubts = in_doubt(error.in_doubt, resume, kind)
     return [
         f"Run {ref!r} waits for a person, and is no longer at work.",
         *Again(error.location).questions(ref, waiting),
+        *([doubts] if doubts else []),
         f"To go on then: kickoff({resume})",
-        f"Or both at once: kickoff({resume}, answers={{{given}}})",
+        f"Or answer and go on at once: kickoff({resume}, answers={{{given}}})",
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from crewlite import kinds
 from crewlite.errors.root import CrewliteError
 from crewlite.texts import resuming
-from crewlite.texts.resuming import branch_ref, call_again, in_doubt_too, nth_attempt, to_go_on_with_inputs, to_resume
+from crewlite.texts.resuming import branch_ref, call_again, to_go_on_with_inputs, to_resume
 from crewlite.texts.wording import number_of, sentence
 
 
@@ -53,29 +53,18 @@ class InDoubt(CrewliteError, RuntimeError):
         self.address, self.what, self.failed, self.arguments = address, what, failed.rstrip("."), arguments
         self.times, self.others, self.run_id, self.branch = times, dict(others or {}), run_id, branch
         resume = to_resume(run_id, branch) if run_id else ""
-        advice = self.advice({address: times, **self.others}, resume, kind=kind)
-        super().__init__(f"{self.found}, so it is not repeated. {advice}.")
-
-    @staticmethod
-    def advice(calls: Mapping[str, int], resume: str = "", *, kind: str) -> str:
-        """Return in words, without a full stop, how to settle the doubt about the first call, and name the others.
-
-        `calls`: how often each was begun, by address; `resume`: such as "run_id='order-7'"; `kind`: of the definition.
-        """
-        (address, times), *others = calls.items()
-        settled = (
-            f"Check whether it took effect, then {call_again(kind)} with {resume and f'{resume}, '}"
-            f"answers={{{address!r}: <its result>}} if it did, or rerun=[{nth_attempt(address, times)!r}] if it did not"
-        )
-        return f"{settled}. {in_doubt_too(dict(others))}" if others else settled
+        advice = resuming.to_settle({address: times, **self.others}, resume, kind=kind)
+        super().__init__(f"{self.found} {advice}.")
 
     @property
     def found(self) -> str:
-        """What has happened to the call."""
+        """What has happened to the call, and how many others are in doubt."""
         happened = f"failed ({self.failed})" if self.failed else "was interrupted"
         happened += " again" if self.times > 1 else ""
-        given = f" with {self.arguments}" if self.arguments else ""
-        return f"{self.what} at {self.address}{given} {happened}, and it is declared effect='once'"
+        happened += ", and it is declared effect='once', so it is not repeated."
+        given, more = f" with {self.arguments}" if self.arguments else "", len(self.others)
+        happened += f" {number_of(more, 'more call')} {'is' if more == 1 else 'are'} in doubt." if more else ""
+        return f"{self.what} at {self.address}{given} {happened}"
 
 
 class RunMismatch(CrewliteError, ValueError):
@@ -247,18 +236,30 @@ class Suspended(CrewliteError, RuntimeError):
     """The run waits for people and is no longer at work. It can be resumed once they have answered.
 
     `waiting` has the texts of the questions, by address; `History.run(ref).waiting` lists them with what fits.
+    `in_doubt` has the calls that may have taken effect, and how often each was begun: the next kickoff settles them.
     """
 
     code = "suspended"
     ends_run = True
 
     def __init__(
-        self, run_id: str, location: str, waiting: Mapping[str, str], branch: str = "main", *, kind: str = "crew"
+        self,
+        run_id: str,
+        location: str,
+        waiting: Mapping[str, str],
+        branch: str = "main",
+        *,
+        in_doubt: Mapping[str, int] | None = None,
+        kind: str = "crew",
     ) -> None:
-        questions = sentence("; ".join(f"{address}: {question}" for address, question in waiting.items()))
-        way_on = resuming.to_answer(run_id, branch, next(iter(waiting)), location, kind)
-        super().__init__(f"Run {branch_ref(run_id, branch)!r} waits for an answer: {questions} {way_on}")
         self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
+        self.in_doubt = dict(in_doubt or {})
+        asked = "an answer" if len(waiting) == 1 else f"{len(waiting)} answers"
+        questions = sentence("; ".join(f"{address}: {question}" for address, question in waiting.items()))
+        way_on = resuming.to_answer(run_id, branch, [*waiting], location, kind)
+        text = f"Run {branch_ref(run_id, branch)!r} waits for {asked}: {questions} {way_on}"
+        doubts = resuming.in_doubt(self.in_doubt, to_resume(run_id, branch), kind)
+        super().__init__(f"{text} {doubts}".rstrip())
 
 
 class OnLoopThread(CrewliteError, RuntimeError):

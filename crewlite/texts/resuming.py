@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from crewlite import kinds
 from crewlite.texts.wording import listed
 
-_NAMED = 10  # calls in doubt beside the first
+_NAMED = 10  # questions, or calls in doubt
 _KICK_OFF = re.compile(
     r"(?:[,;]? (?:or|then)|\.|^) ?(?:kick off|start) (?:the (?:same )?run )?again(?: to (?:go on|retry))?\.",
     re.IGNORECASE,
@@ -71,20 +71,44 @@ def nth_attempt(address: str, attempt: int) -> str:
     return address if attempt == 1 else f"{address}!{attempt}"
 
 
-def to_answer(run_id: str, branch: str, address: str, location: str, kind: str) -> str:
-    """Return how to answer a question, by the next kickoff, from another program or in a shell, and how to go on."""
+def to_answer(run_id: str, branch: str, addresses: Sequence[str], location: str, kind: str) -> str:
+    """Return how to answer questions, by the next kickoff, from another program or in a shell, and how to go on."""
     ref, again = branch_ref(run_id, branch), call_again(kind)
-    command = in_shell(shlex.join(["answer", ref, address, "VALUE"]), location)
+    several = len(addresses) > 1
+    quoted, word = ("ADDRESS", "ADDRESS") if several else (repr(addresses[0]), addresses[0])
+    command = in_shell(shlex.join(["answer", ref, word, "VALUE"]), location)
     return (
-        f"To resume it, {again} with {to_resume(run_id, branch)}, answers={{{address!r}: ...}}; or answer with "
-        f"History({location!r}).answer({ref!r}, {address!r}, ...) or {command}, then {again}."
+        f"To resume it, {again} with {to_resume(run_id, branch)}, {_all_as_dict('answers', addresses)}; or answer "
+        f"{'each ' if several else ''}with History({location!r}).answer({ref!r}, {quoted}, ...) or {command}, then "
+        f"{again}."
     )
 
 
-def in_doubt_too(others: Mapping[str, int]) -> str:
-    """Return in words which other calls can be settled by the same kickoff. `others`: how often each was begun."""
-    named = listed([nth_attempt(address, times) for address, times in others.items()], _NAMED)
-    return f"In doubt too, and settled by the same kickoff: {named}"
+def in_doubt(calls: Mapping[str, int], resume: str, kind: str) -> str:
+    """Return the sentences that say which calls are in doubt, and how one kickoff settles that; "" for no calls."""
+    return f"{may_have_taken_effect(calls)} {to_settle(calls, resume, kind=kind)}." if calls else ""
+
+
+def may_have_taken_effect(calls: Collection[str]) -> str:
+    """Return the sentence that says which calls are in doubt."""
+    return f"{listed([*calls], _NAMED)} may have taken effect."
+
+
+def to_settle(calls: Mapping[str, int], resume: str = "", *, kind: str) -> str:
+    """Return in words, without a full stop, how one kickoff settles the doubt about all of these calls.
+
+    `calls`: how often each was begun, by address; `resume`: such as "run_id='order-7'"; `kind`: of the definition.
+    """
+    again = f"{call_again(kind)} with {resume and f'{resume}, '}{_all_as_dict('answers', [*calls], '<its result>')}"
+    rerun = f"rerun=[{listed([repr(nth_attempt(at, times)) for at, times in calls.items()], _NAMED)}]"
+    if len(calls) == 1:
+        return f"Check whether it took effect, then {again} if it did, or {rerun} if it did not"
+    return f"Check of each whether it took effect, then {again} for those that did, and {rerun} for those that did not"
+
+
+def _all_as_dict(name: str, addresses: Sequence[str], value: str = "...") -> str:
+    """Return an argument of a kickoff that has an item for each address: "answers={'human:a': ..., 'human:b': ...}"."""
+    return f"{name}={{{listed([f'{address!r}: {value}' for address in addresses], _NAMED)}}}"
 
 
 def without_advice(text: str) -> str:

@@ -71,7 +71,7 @@ def test_a_script_that_ends_with_an_error_of_its_run_says_so_in_fifteen_lines(tm
             "  wanted: yes or no",
             "  crewlite checkpoint answer book 'human#1' VALUE",
             "To go on then: kickoff(run_id='book')",
-            "Or both at once: kickoff(run_id='book', answers={'human#1': ...})",
+            "Or answer and go on at once: kickoff(run_id='book', answers={'human#1': ...})",
         ]
         return
     assert 'book.kickoff(sys.argv[1], run_id="book")' in lines[2]

@@ -31,7 +31,7 @@ def test_a_run_that_waits_is_answered_and_resumed_to_its_end_and_nothing_is_done
         "  wanted: any text",
         "  crewlite checkpoint answer p human:who VALUE",
         "To go on then: crewlite checkpoint resume p --crew flows:publish",
-        "Or both at once: crewlite checkpoint resume p --answer human:who=VALUE --crew flows:publish",
+        "Or answer and go on at once: crewlite checkpoint resume p --answer human:who=VALUE --crew flows:publish",
     ]
     shown = answered(flows, "p", "human:who", "Ada").stdout
     assert "✓ human:who of p/main is answered" in shown

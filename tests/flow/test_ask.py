@@ -396,3 +396,20 @@ def test_an_approval_is_of_one_call_and_not_of_another(on_disk):
     with pytest.raises(Suspended, match="EVERYBODY"):
         made.fork("one", rerun=["task:mail"]).kickoff()
     assert sent == []
+
+
+def test_a_run_with_several_open_questions_says_how_to_answer_them_all(on_disk):
+    @step
+    def approved(page):
+        return ask(f"Publish {page}?", bool, name="ok")
+
+    @flow(checkpoint=on_disk())
+    def publish(*pages):
+        return approved.map(pages).result()
+
+    with pytest.raises(Suspended, match="waits for 2 answers: ") as waits:
+        publish.kickoff("ebb", "flood", run_id="r")
+    addresses = [*waits.value.waiting]  # in the order in which the steps came to their questions
+    assert sorted(addresses) == ["step:approved#2/human:ok", "step:approved/human:ok"]
+    assert f"answers={{{addresses[0]!r}: ..., {addresses[1]!r}: ...}}; or answer each with History(" in str(waits.value)
+    assert ".answer('r', ADDRESS, ...)" in str(waits.value)

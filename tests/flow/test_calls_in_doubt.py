@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
-from crewlite.errors import InDoubt, RefError, StepTimeout
-from crewlite.flow import flow, step
+from crewlite.errors import InDoubt, RefError, StepTimeout, Suspended
+from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 
 
@@ -26,10 +26,13 @@ def test_all_calls_in_doubt_are_named_at_once_and_one_kickoff_settles_them(memor
     with pytest.raises(ConnectionError):
         shop.kickoff(run_id="one")
     at = {"ann": "step:pay", "bob": "step:pay#2", "cyd": "step:pay#3"}
-    with pytest.raises(
-        InDoubt, match=r"In doubt too, and settled by the same kickoff: step:pay#2, step:pay#3\."
-    ) as stopped:
+    with pytest.raises(InDoubt, match="so it is not repeated. 2 more calls are in doubt. Check of each") as stopped:
         shop.kickoff(run_id="one")
+    results = ", ".join(f"{address!r}: <its result>" for address in at.values())
+    assert (
+        f"run_id='one', answers={{{results}}} for those that did, and rerun={[*at.values()]} for those that did not."
+        in (str(stopped.value))
+    )
     assert stopped.value.others == {at["bob"]: 1, at["cyd"]: 1}
     with pytest.raises(InDoubt) as stopped:
         shop.kickoff(run_id="one", answers={at["ann"]: "paid"})
@@ -154,3 +157,34 @@ def test_a_rerun_from_the_beginning_decides_about_no_doubt(hangs, on_disk, kind,
     cut, begun = kickoff()
     assert begun == then, "of the flow, the call inside the one that was made again"
     assert "so it is not repeated" in str(cut)
+
+
+@pytest.fixture
+def asking(on_disk, no_terminal):
+    """A flow whose payment, which may happen once, asks a person before it is made."""
+
+    @step(effect="once")
+    def pay(amount):
+        return amount if ask(f"Pay {amount}?", bool, name="sure") else 0
+
+    @flow(checkpoint=on_disk())
+    def shop():
+        return pay(3)
+
+    return shop
+
+
+def test_a_run_that_waits_for_a_person_names_the_calls_in_doubt_beside_the_question(asking):
+    with pytest.raises(Suspended, match="step:pay may have taken effect. Check whether") as waits:
+        asking.kickoff(run_id="one")
+    assert waits.value.in_doubt == {"step:pay": 1}
+    assert str(waits.value).endswith("or rerun=['step:pay'] if it did not.")
+    assert asking.kickoff(run_id="one", answers={"step:pay/human:sure": True}, rerun=["step:pay"]) == 3
+
+
+def test_an_answered_question_does_not_say_whether_the_call_around_it_took_effect(asking):
+    with pytest.raises(Suspended):
+        asking.kickoff(run_id="one")
+    with pytest.raises(InDoubt):
+        asking.kickoff(run_id="one", answers={"step:pay/human:sure": True})
+    assert asking.kickoff(run_id="one", rerun=["step:pay"]) == 3

@@ -108,7 +108,7 @@ class Hints:
         if kinds.of(self.run.definition["kind"]) is kinds.TRIAL:
             rerun, how = [nth_attempt(address, times)], trial_on(self.run)
             return f"{how}, answers={{{address!r}: RESULT}}", f"{how}, {rerun=}"
-        return self.again.settling(self.ref, address, times)
+        return self.again.settling(self.ref, {address: times})
 
     def _answered(self, screen: Screen) -> None:
         """Print the answers that the run has not used yet, each with the line that changes it."""

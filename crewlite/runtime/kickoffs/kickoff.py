@@ -28,6 +28,7 @@ from crewlite.runtime.steps.run import Origin, Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.journal.journal import Journal
+from crewlite.state.reading.steps import unsettled
 from crewlite.state.verbs.answer import answered_but_unused
 from crewlite.texts.logs import logger
 from crewlite.texts.resuming import call_again
@@ -152,7 +153,8 @@ async def _paused(root: Root[Any], run: Run) -> Suspended:
         await run.publish(root.source, said, run.outermost(root.name))
     warn_unused(run)
     await run.journal.flush()
-    return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, kind=root.kind)
+    in_doubt = unsettled(run.record)
+    return Suspended(run.run_id, run.journal.location or "", waiting, run.branch, in_doubt=in_doubt, kind=root.kind)
 
 
 async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T], *, own: bool = False) -> T:

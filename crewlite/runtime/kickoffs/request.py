@@ -17,12 +17,12 @@ from uuid import UUID
 from crewlite import kinds
 from crewlite.definitions.definition import check_inputs, to_rerun
 from crewlite.definitions.keywords import known_keywords
-from crewlite.errors import ConfigError, InDoubt
+from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 from crewlite.refs import as_operation_id, as_run_id
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Durability
-from crewlite.texts.resuming import call_again, to_resume
+from crewlite.texts.resuming import call_again, in_doubt, to_resume
 from crewlite.usage import NO_USAGE, Usage
 
 attempts = lazy("crewlite.runtime.steps.attempts")
@@ -146,8 +146,7 @@ class Progress:
             return f"Nothing was saved. To be able to resume a run, give the {kind} checkpoint=True."
         resume = to_resume(self.run_id, self.branch)
         if self.unsettled:
-            first = next(iter(self.unsettled))
-            return f"{first} may have taken effect. {InDoubt.advice(self.unsettled, resume, kind=kind)}."
+            return in_doubt(self.unsettled, resume, kind)
         if kinds.of(kind) is kinds.TRIAL:
             return f"{aim}: {call_again(kind)} with {resume}"
         same = f"{repeat}, or " if self.found_again and self.branch == "main" else ""

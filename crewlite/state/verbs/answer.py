@@ -13,7 +13,7 @@ from typing import Any
 
 from crewlite import kinds
 from crewlite.encoding import codec
-from crewlite.errors import AnswerRefused, BranchConflictError, InDoubt, RefError, did_you_mean, meant
+from crewlite.errors import AnswerRefused, BranchConflictError, RefError, did_you_mean, meant
 from crewlite.ids import now
 from crewlite.state.format.addresses import is_question, leaf, outers, subject
 from crewlite.state.format.commit import AskedQuestion, CommitParts, GivenAnswer
@@ -27,7 +27,7 @@ from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.fitting import Typed, converted, misfit
 from crewlite.state.verbs.from_outside import appended, holder
 from crewlite.texts.logs import logger
-from crewlite.texts.resuming import branch_ref, in_shell
+from crewlite.texts.resuming import branch_ref, in_shell, to_settle
 from crewlite.texts.secrets import Secrets
 
 log = logger("crewlite.run")
@@ -152,7 +152,7 @@ def _answered(
     if asked is None and (record.finished or not (ahead and is_question(address))):
         waiting = [item["address"] for item in record.waiting]
         if address in record.intents and address not in record.outcomes:
-            advice = InDoubt.advice({address: record.begun_once.get(address, 1)}, kind=record.kind)
+            advice = to_settle({address: record.begun_once.get(address, 1)}, kind=record.kind)
             raise RefError(address, f"is not a question but a call in doubt. {advice}")
         none = "" if waiting else ", which waits for no answer"
         raise RefError(address, f"is not an open question of run {record.run['run_id']!r}{none}", waiting)
