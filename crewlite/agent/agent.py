@@ -36,7 +36,7 @@ from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.state.config import CheckpointConfig
 from crewlite.texts.templates import check_template
 from crewlite.tools.base import BaseTool
-from crewlite.tools.toolbox import ForeignTool, as_names, as_tools, permitted
+from crewlite.tools.toolbox import ForeignTool, Tools, as_names, as_tools, permitted
 
 if TYPE_CHECKING:
     from crewlite.runtime.kickoffs.root import Root
@@ -90,7 +90,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
     backstory: str = ""
     llm: Takes[BaseLLM | str | ChatModel | None, BaseLLM | str | None] = left_out(None)
     """A model or its name; None takes the crew's, else CREWLITE_MODEL."""
-    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FieldList[BaseTool]] = left_out(FieldList())
+    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], Tools] = left_out(FieldList())
     """Also plain functions, and tools of LangChain, CrewAI and LlamaIndex."""
     max_tool_output: int | None = Field(default=20_000, ge=100)
     """Characters of a tool's result that the model is shown; of longer ones head and tail. None shows all. All of it is

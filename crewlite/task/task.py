@@ -30,7 +30,7 @@ from crewlite.task.output_file import check_text
 from crewlite.texts import templates
 from crewlite.tools.base import BaseTool
 from crewlite.tools.naming import safe_name
-from crewlite.tools.toolbox import ForeignTool, as_tools
+from crewlite.tools.toolbox import ForeignTool, Tools, as_tools
 
 _FITS_ADDRESSES = re.compile(r"[A-Za-z0-9._ -]{1,100}")
 alone = lazy("crewlite.crew.alone")  # the crew of one task that it is done in
@@ -48,7 +48,7 @@ class Task(Definition):
     agent: Agent | None = None
     name: str | None = Field(default=None, max_length=100)
     """The name in addresses (`task:research`) and results (`result["research"]`), by which a resume finds the task."""
-    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], FieldList[BaseTool]] = left_out(FieldList())
+    tools: Takes[Sequence[BaseTool | Callable[..., Any] | ForeignTool], Tools] = left_out(FieldList())
     """Tools besides the agent's own; one replaces a tool of the agent with its name. As for Agent, also functions."""
     context: Takes[Sequence[Task] | None, FieldList[Task] | None] = left_out(None)
     """Tasks whose outputs it gets; [] for none. None: all tasks before it; for an async task, those that are certain to

@@ -81,6 +81,11 @@ class FunctionTool(BaseTool):
     def _code(self) -> Any:
         return self.func
 
+    def __eq__(self, other: object) -> bool:  # `func in agent.tools`, and `remove(func)`, once tools=[func] was given
+        return self is other or (not isinstance(other, BaseTool) and bool(self.func == other))
+
+    __hash__ = BaseTool.__hash__
+
 
 class ToolOptions(TypedDict, total=False):
     """The options of `@tool`, which are fields of BaseTool."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
+from crewlite.definitions.field_list import FieldList
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 from crewlite.texts.wording import what_is
@@ -28,6 +29,24 @@ class ForeignTool(Protocol):
     @property
     def description(self) -> str:
         """What the model is told about it."""
+
+
+if TYPE_CHECKING:
+    _Given = BaseTool | Callable[..., Any] | ForeignTool
+
+    class Tools(FieldList[BaseTool]):
+        """The list of a field of tools. Whatever is added becomes a tool."""
+
+        def append(self, item: _Given) -> None:
+            """Add one at the end."""
+
+        def extend(self, items: Iterable[_Given]) -> None:
+            """Add several at the end."""
+
+        def insert(self, at: SupportsIndex, item: _Given) -> None:
+            """Add one before the item with this number."""
+else:
+    Tools = FieldList[BaseTool]
 
 
 def as_tools(value: object) -> object:

@@ -67,6 +67,7 @@ crew = Crew(
 crew.tasks += [poem]
 crew.tasks = [*crew.tasks]
 poem.context = [facts]
+clerk.tools.append(plain)
 assert_type(crew.tasks[0], Task)
 assert_type([tool.name for tool in clerk.tools], list[str])
 assert_type(crew.kickoff(), CrewOutput)

@@ -335,6 +335,21 @@ def test_lists_are_added_to_whatever_holds_the_rest():
     assert names(crew) == "cab"
 
 
+def test_a_function_is_found_among_the_tools_that_it_was_given_as():
+    def look(where: str) -> str:
+        """Look somewhere."""
+        return where
+
+    agent = Agent(role="Clerk", goal="answer", tools=[tool("other")(look)])
+    agent.tools.append(look)
+    assert (look in agent.tools, agent.tools.index(look), look.__call__ in agent.tools) == (True, 0, False)
+    assert len({*agent.tools}) == 2
+    assert agent.tools[0] != agent.tools[1]
+    agent.tools.remove(agent.tools[1])
+    agent.tools.remove(look)
+    assert agent.tools == []
+
+
 def test_a_list_of_a_definition_may_be_a_field_of_any_model():
     class Kept(BaseModel):
         names: FieldList[str]
