@@ -75,14 +75,15 @@ class FieldList(list[T]):
         self[:] = self * times
         return self
 
-    def __add__(self, other: Iterable[Any]) -> list[Any]:
-        return [*self, *other]
+    def __add__(self, other: list[Any] | tuple[Any, ...]) -> list[Any]:
+        return list.__add__(self, _as_list(other))
 
-    def __radd__(self, other: Iterable[Any]) -> list[Any]:
-        return [*other, *self]
+    def __radd__(self, other: list[Any] | tuple[Any, ...]) -> list[Any]:
+        made: list[Any] = _as_list(other) + list(self)
+        return made
 
     def __eq__(self, other: object) -> bool:
-        return list.__eq__(self, list(other) if isinstance(other, tuple) else other)
+        return list.__eq__(self, _as_list(other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -91,6 +92,11 @@ class FieldList(list[T]):
 
     def __reduce__(self) -> tuple[type[FieldList[T]], tuple[list[T]]]:
         return FieldList, (list(self),)  # a copy is in no field yet
+
+
+def _as_list(other: Any) -> Any:
+    """Return a tuple as a list, because such lists are added to tuples and compared with them; else what is given."""
+    return list(other) if isinstance(other, tuple) else other
 
 
 def _sets_its_field(name: str) -> Callable[..., Any]:

@@ -333,6 +333,10 @@ def test_lists_are_added_to_whatever_holds_the_rest():
     crew.tasks = crew.tasks + (task("b"),)
     crew.tasks = (task("c"),) + crew.tasks
     assert names(crew) == "cab"
+    agent = Agent(role="Clerk", goal="answer", allowed_tools=["look"])
+    for add in (lambda: agent.allowed_tools + "find", lambda: "find" + agent.allowed_tools, lambda: crew.tasks + CLERK):
+        with pytest.raises(TypeError, match="can only concatenate"):  # as with any list: no letters, no fields
+            add()
 
 
 def test_a_function_is_found_among_the_tools_that_it_was_given_as():
