@@ -194,7 +194,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         if self.tasks and isinstance(self.tasks[0], ConditionalTask):
             problems.append(f"task {self.tasks[0].title!r} is the first, so its condition has no output to decide by")
         if len(earlier) < len(self.tasks):
-            problems.append("a task is listed twice; make a second Task, or reorder with crew.tasks[:] = [...]")
+            problems.append("a task is listed twice; make a second Task")
         if problems:
             raise ConfigError("; ".join(problems))
 

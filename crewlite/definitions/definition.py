@@ -216,11 +216,11 @@ class Definition(Described):
             if without_accepted(classes_of(type(self)), {name: value}):
                 super().__setattr__(name, value)
         elif isinstance(value, Change):
-            self._set(name, lambda: value.of(vars(self)[name]), in_place=True)
+            self._set(name, lambda: value.of(vars(self)[name]), value)
         elif not (isinstance(value, FieldList) and value is vars(self).get(name)):  # else `+=` has set it already
             self._set(name, lambda: value)
 
-    def _set(self, name: str, make: Callable[[], object], *, in_place: bool = False) -> None:
+    def _set(self, name: str, make: Callable[[], Any], in_place: Change | None = None) -> None:
         """Set a field to what `make` returns, which is called again if another thread has set a field meanwhile.
 
         `in_place`: the field keeps its list, and the list is changed.
@@ -233,7 +233,8 @@ class Definition(Described):
                 if value != getattr(self, name):
                     raise ConfigError(_cannot_be_set(type(self), name))
                 return
-            made = _made_of(self, {name: value})
+            is_half = in_place and in_place.is_half
+            made = self.model_copy(update={name: FieldList(value)}) if is_half else _made_of(self, {name: value})
             with _setting:
                 if self._is_at_work():
                     raise ConfigError(_cannot_be_set(type(self), name))

@@ -23,10 +23,14 @@ _NOWHERE: tuple[Callable[[], None], str] = (lambda: None), ""
 
 
 class Change:
-    """A change of a list in place. A definition takes it as the new value of the field that has the list."""
+    """A change of a list in place. A definition takes it as the new value of the field that has the list.
 
-    def __init__(self, change: Callable[[list[Any]], Any]) -> None:
-        self._change, self.returned = change, None
+    `is_half`: it only puts an item of the list in another place too, as the first half of a swap does. What comes after
+    it, or the kickoff, has the list checked.
+    """
+
+    def __init__(self, change: Callable[[list[Any]], Any], *, is_half: bool) -> None:
+        self._change, self.is_half, self.returned = change, is_half, None
 
     def of(self, held: list[T]) -> list[T]:
         """Return a changed copy of the list."""
@@ -112,7 +116,8 @@ def _sets_its_field(name: str) -> Callable[..., Any]:
                 f"{self._place[1]} is extended by {what_is(args[0])}; wanted a list. append adds one item"
             )
         given = [list(one) if isinstance(one, Iterator) else one for one in args]  # the change may be tried twice
-        tried = Change(lambda items: plain(items, *given, **options))
+        is_half = name == "__setitem__" and any(args[1] is one for one in self)
+        tried = Change(lambda items: plain(items, *given, **options), is_half=is_half)
         setattr(definition, self._place[1], tried)
         return tried.returned
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
+import random
 import threading
 from typing import Any
 
@@ -104,6 +105,22 @@ def test_a_change_in_place_gives_what_it_gives_of_any_list_if_the_field_may_be_s
     assert held is crew.tasks
     in_use = crew_of("ab", ScriptedLLM(lambda said: str(refuses(change, in_use))))
     assert in_use.kickoff().raw == "True"
+
+
+def test_items_of_a_list_change_places():
+    crew = crew_of("abcd")
+    crew.tasks[3].context = [crew.tasks[0]]
+    crew.tasks[0], crew.tasks[1] = crew.tasks[1], crew.tasks[0]
+    assert names(crew) == "bacd"
+    with pytest.raises(ConfigError, match="task 'd' builds on 'a', which comes later"):
+        crew.tasks[1], crew.tasks[3] = crew.tasks[3], crew.tasks[1]
+    with pytest.raises(ConfigError, match="a task is listed twice"):
+        crew.kickoff()
+    crew.tasks[:] = [*crew.tasks[:1], crew.tasks[3].context[0], crew.tasks[2], crew.tasks[3]]
+    assert len(crew.kickoff().tasks_output) == 4
+    agent = Agent(role="Deputy", goal="answer", tools=[look, tool("find")(look.func), tool("see")(look.func)])
+    random.Random(7).shuffle(agent.tools)
+    assert sorted(one.name for one in agent.tools) == ["find", "look", "see"]
 
 
 def refuses(change, crew):
