@@ -1,4 +1,4 @@
-"""Refs, the texts that name a run, a branch or a checkpoint; and the rule for names of runs and branches.
+"""Refs, the texts that name a run, a branch or a checkpoint; the rule for names of runs and branches; what to rerun.
 
 ./.checkpoints/20261121T101500123456_018f...c0ffee42.json      a checkpoint file
 ./.checkpoints        ./.checkpoints.db                       a location: the newest run of the definition
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
@@ -89,3 +90,20 @@ def parse(text: str) -> Ref:
     if not match or not (match["path"] or match["at"]):
         raise RefError(text, "is not a ref; wanted [run/]branch[@task:name | @label:x | @id][~n], an id, or latest")
     return Ref(match["path"] or "latest", match["at"], int(match["back"] or 0))
+
+
+def to_rerun(rerun: object) -> dict[str, int]:
+    """Return the addresses in `rerun` (None, one or several), each with the latest attempt that it names.
+
+    That is 1, or the number after the address: `task:pay/tool:send!2`. Raises ConfigError for anything else.
+    """
+    if rerun is None:
+        return {}
+    found = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
+    if not all(isinstance(at, str) and at.strip() for at in found):
+        raise ConfigError(f"rerun is {rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
+    attempts = dict[str, int]()
+    for named in found:
+        part = re.fullmatch(r"(.+)!([1-9]\d{0,8})", named, re.DOTALL) or (named, named, "1")
+        attempts[part[1]] = max(int(part[2]), attempts.get(part[1], 1))
+    return attempts

@@ -24,8 +24,8 @@ from crewlite.cli.options import (
 )
 from crewlite.cli.runner import Runner
 from crewlite.cli.shell import Again
-from crewlite.definitions.definition import to_rerun
 from crewlite.llm.models import named
+from crewlite.refs import to_rerun
 from crewlite.runtime.kickoffs.fork import forked_in_memory
 from crewlite.runtime.kickoffs.resumption import not_made
 from crewlite.state.format.entry import STATE

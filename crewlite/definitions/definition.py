@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType
@@ -241,8 +240,7 @@ class Definition(Described):
                 if self._revision is before:
                     self._revision = threading.get_ident(), object()
                     self._take_fields(made, None if in_place else name)
-                    now_set = self.model_fields_set | {name}  # a new set: another thread may iterate over the old one
-                    object.__setattr__(self, "__pydantic_fields_set__", now_set)
+                    object.__setattr__(self, "__pydantic_fields_set__", made.model_fields_set)
                     return
                 if self._revision[0] == threading.get_ident():
                     raise ConfigError(
@@ -316,23 +314,6 @@ def check_takes(value: object, field: str, argument: str) -> None:
         raise ConfigError(f"{field} is {name}{signature}; {wanted}") from None
 
 
-def to_rerun(rerun: object) -> dict[str, int]:
-    """Return the addresses in `rerun` (None, one or several), each with the latest attempt that it names.
-
-    That is 1, or the number after the address: `task:pay/tool:send!2`. Raises ConfigError for anything else.
-    """
-    if rerun is None:
-        return {}
-    found = (rerun,) if isinstance(rerun, str) else tuple(rerun) if isinstance(rerun, Iterable) else (rerun,)
-    if not all(isinstance(at, str) and at.strip() for at in found):
-        raise ConfigError(f"rerun is {rerun!r}; wanted a list of addresses, such as ['task:pay/tool:send']")
-    attempts = dict[str, int]()
-    for named in found:
-        part = re.fullmatch(r"(.+)!([1-9]\d{0,8})", named, re.DOTALL) or (named, named, "1")
-        attempts[part[1]] = max(int(part[2]), attempts.get(part[1], 1))
-    return attempts
-
-
 def check_inputs(inputs: object) -> None:
     """Raise ConfigError unless inputs are None or a mapping with text keys. The names themselves are not checked."""
     if inputs is not None and not (isinstance(inputs, Mapping) and all(isinstance(name, str) for name in inputs)):
@@ -341,8 +322,7 @@ def check_inputs(inputs: object) -> None:
 
 def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
     """Return the given fields, those in a `config` included, without accepted settings of CrewAI that do nothing."""
-    if "config" in given and "config" in cls.model_fields:
-        given = _configured(cls, **given)
+    given = _configured(cls, given)
     others = {name: value for name, value in given.items() if name not in cls.model_fields}
     own = {
         name: value
@@ -360,7 +340,12 @@ def _means_default(cls: type[Described], name: str) -> bool:
     return issubclass(cls, Definition) and not field.is_required() and NoneType not in get_args(field.annotation)
 
 
-def _configured(cls: type[Described], config: object, **given: Any) -> dict[str, Any]:
+def _configured(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the given fields, with those in a `config` in its place: a field that is given itself wins."""
+    if "config" not in cls.model_fields or "config" not in given:
+        return given
+    config = given["config"]
+    given = {name: value for name, value in given.items() if name != "config"}
     if config is None:
         return given
     if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
@@ -390,7 +375,7 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
 def _made_of(definition: D, changes: dict[str, Any]) -> D:
     """Build a copy of a definition with these fields changed. Raises ConfigError for bad values."""
     cls = type(definition)
-    given = {name: getattr(definition, name) for name in definition.model_fields_set} | changes
+    given = {name: getattr(definition, name) for name in definition.model_fields_set} | _configured(cls, changes)
     made = cls.__new__(cls)
     try:  # not through the constructor, which a subclass of the user may have changed
         cls.__pydantic_validator__.validate_python(given, self_instance=made)

@@ -359,3 +359,14 @@ def test_a_value_that_cannot_be_compared_is_told_in_words():
 @pytest.mark.parametrize("kind", [Agent, Task, Crew])
 def test_the_types_of_fields_can_be_read(kind):
     assert {*kind.model_fields} <= {*get_type_hints(kind)}
+
+
+def test_a_config_that_is_set_later_gives_fields_as_one_in_the_constructor_does():
+    agent = Agent(config={"role": "Clerk", "goal": "answer"})
+    agent.config = {"goal": "file", "max_iter": 3}
+    assert (agent.role, agent.goal, agent.max_iter, agent.config) == ("Clerk", "file", 3, None)
+    made = agent.with_(config={"goal": "copy", "role": "Deputy"}, role="Head")
+    assert (made.role, made.goal, made.max_iter, agent.goal) == ("Head", "copy", 3, "file")
+    assert (agent.with_().max_iter, agent.model_fields_set) == (3, {"role", "goal", "max_iter"})
+    with pytest.raises(ConfigError, match="aim"):
+        agent.config = {"aim": "file"}

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, T
 from uuid import UUID
 
 from crewlite import kinds
-from crewlite.definitions.definition import check_inputs, to_rerun
+from crewlite.definitions.definition import check_inputs
 from crewlite.definitions.keywords import known_keywords
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
-from crewlite.refs import as_operation_id, as_run_id
+from crewlite.refs import as_operation_id, as_run_id, to_rerun
 from crewlite.state.config import CheckpointConfig
 from crewlite.step_parts import Durability
 from crewlite.texts.resuming import call_again, in_doubt, to_resume

@@ -10,11 +10,11 @@ from typing import Any
 from uuid import UUID
 
 from crewlite import errors, events
-from crewlite.definitions.definition import check_inputs, to_rerun
+from crewlite.definitions.definition import check_inputs
 from crewlite.encoding.codec import digest, encode, laid_over
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, short
-from crewlite.refs import as_operation_id, check_name
+from crewlite.refs import as_operation_id, check_name, to_rerun
 from crewlite.state.format.commit import CheckpointRecord, CommitParts, ForkBase, RunStart, invalidated
 from crewlite.state.format.entry import STATE, Entry
 from crewlite.state.format.record import Record
