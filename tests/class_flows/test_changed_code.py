@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, create_model, model_validator
 
 from crewlite import CheckpointConfig
-from crewlite.errors import ConfigError
+from crewlite.errors import ConfigError, RefError, RunMismatch
 from crewlite.flow import Flow, listen, persist, router, start
 from crewlite.state import InMemoryProvider, RuntimeState
 
@@ -134,3 +134,109 @@ def test_a_recorded_label_that_the_router_no_longer_returns_ends_the_run_with_an
     assert "rerun=['method:judge@plan']" in str(told.value)
     Trip(checkpoint=checkpoint).fork("r", rerun=["method:judge@plan"]).kickoff()
     assert paid == [1]
+
+
+def fuel(state, *, fails, seen):
+    """A flow of a state whose class may change: its second method fails, or notes what it sees of the state."""
+
+    class Trip(Flow[state]):
+        checkpoint = CheckpointConfig(location="here", provider=SHARED)
+
+        @start()
+        def plan(self):
+            self.state.litres = 5
+            self.state.stops.append("3")
+
+        @listen(plan)
+        def go(self):
+            if fails:
+                raise OSError("no wind")
+            self.state.stops.append(7)
+            seen.append((self.state.litres, list(self.state.stops)))
+
+        @listen(go)
+        def arrive(self):
+            seen.append((self.state.litres, list(self.state.stops)))
+
+    return Trip()
+
+
+SHARED = InMemoryProvider()
+
+
+class Tank(BaseModel):
+    litres: int = 0
+    stops: list[str] = []
+
+
+def cut_and_resumed(run_id, **types):
+    seen = []
+    with pytest.raises(OSError, match="no wind"):
+        fuel(Tank, fails=True, seen=seen).kickoff(run_id=run_id)
+    fuel(create_model("Tank", **types), fails=False, seen=seen).kickoff(run_id=run_id)
+    return seen
+
+
+def test_recorded_fields_are_converted_to_the_types_that_they_have_now():
+    seen = cut_and_resumed("floats", litres=(float, 0.0), stops=(list[int], []))
+    assert seen == [(5.0, [3, 7])] * 2
+    assert all(isinstance(litres, float) for litres, _ in seen)
+
+
+@pytest.mark.parametrize(("run_id", "kind"), [("text", str), ("list", list[int]), ("set", set[int])])
+def test_a_recorded_field_that_does_not_fit_its_type_of_now_ends_the_kickoff_until_that_is_mended(run_id, kind):
+    found = "flow 'Trip': the recorded litres does not fit its state: Input should be a valid "
+    with pytest.raises(ConfigError, match=f"{found}.*Undo that; or fork .*'method:NAME.state.litres'"):
+        cut_and_resumed(run_id, litres=(kind, ...), stops=(list[str], []))
+    seen = []
+    fuel(Tank, fails=False, seen=seen).kickoff(run_id=run_id)
+    assert seen == [(5, ["3", 7])] * 2
+
+
+def test_a_field_that_a_method_has_set_to_another_type_stays_as_it_is_while_the_class_is_the_same():
+    seen = []
+    with pytest.raises(OSError, match="no wind"):
+        fuel(Tank, fails=True, seen=seen).kickoff(run_id="same")
+    fuel(create_model("Tank", litres=(int, 1), stops=(list[str], [])), fails=False, seen=seen).kickoff(run_id="same")
+    assert seen == [(5, ["3", 7])] * 2
+
+
+def test_a_class_with_another_name_is_told_how_to_go_on_with_its_old_runs():
+    seen = []
+
+    class Voyage(type(fuel(Tank, fails=False, seen=seen))):
+        pass
+
+    with pytest.raises(OSError, match="no wind"):
+        fuel(Tank, fails=True, seen=seen).kickoff(run_id="renamed")
+    with pytest.raises(RunMismatch, match="If only its name has changed since, set name='Trip'"):
+        Voyage().kickoff(run_id="renamed")
+    with pytest.raises(RefError, match=r"'latest' means the newest run of this definition.*renamed \(flow 'Trip'\)"):
+        Voyage().kickoff(from_checkpoint="latest")
+    Voyage(name="Trip").kickoff(run_id="renamed")
+    assert seen == [(5, ["3", 7])] * 2
+
+
+def test_a_fork_with_an_edit_of_the_field_goes_on_with_the_new_type():
+    seen = []
+    with pytest.raises(OSError, match="no wind"):
+        fuel(Tank, fails=True, seen=seen).kickoff(run_id="edited")
+    now = fuel(create_model("Tank", litres=(str, ""), stops=(list[str], [])), fails=False, seen=seen)
+    now.fork("edited", edits={"method:plan.state.litres": "five"}).kickoff()
+    assert seen == [("five", ["3", 7])] * 2
+
+
+def test_a_validator_of_the_whole_state_sees_the_other_fields_when_one_is_converted():
+    class Checked(Tank):
+        litres: float = 0.0
+
+        @model_validator(mode="after")
+        def has_stopped(self):
+            assert self.stops
+            return self
+
+    seen = []
+    with pytest.raises(OSError, match="no wind"):
+        fuel(Tank, fails=True, seen=seen).kickoff(run_id="checked")
+    fuel(Checked, fails=False, seen=seen).kickoff(run_id="checked")
+    assert seen == [(5.0, ["3", 7])] * 2

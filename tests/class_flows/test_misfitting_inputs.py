@@ -56,7 +56,7 @@ def test_a_fork_that_was_made_without_the_class_may_be_given_other_inputs_after_
     assert fork.kickoff(inputs={"words": 3}) == "3 words about tides"
 
 
-def test_a_run_that_has_begun_goes_on_though_its_inputs_would_not_fit_any_more(memory):
+def test_a_run_whose_inputs_do_not_fit_the_state_any_more_ends_in_the_method_that_asks_for_it(memory):
     fails, place = [True], memory()
 
     def plan_with(kind):
@@ -76,4 +76,7 @@ def test_a_run_that_has_begun_goes_on_though_its_inputs_would_not_fit_any_more(m
         plan_with(type("Old", (BaseModel,), {"__annotations__": {"words": str}})).kickoff({"words": "many"}, run_id=RUN)
     fails.append(False)
     now = plan_with(type("New", (BaseModel,), {"__annotations__": {"words": int}, "words": 5}))
-    assert now.fork(RUN).kickoff() == "many"
+    with pytest.raises(ConfigError, match=r"the recorded words does not fit .* inputs=\{'words': ...\}"):
+        now.kickoff(run_id=RUN)
+    fails.append(False)
+    assert now.fork(RUN, inputs={"words": 3}).kickoff() == 3

@@ -163,7 +163,8 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         """
         if method := method_of(self):
             view = durable.scope().state if method is running.get() else method.view
-            return cast(S, self.state_kind.seen(view if isinstance(view, View) else method.view))
+            seen = view if isinstance(view, View) else method.view
+            return cast(S, self.state_kind.seen(seen, self.run_name, method.retyped))
         found = last_kickoff.last(self)
         if found is None and is_at_work(self):
             raise ConfigError(

@@ -88,12 +88,13 @@ class Drive:
         self._feedback: tuple[HumanFeedbackResult, ...] = ()
         """What people have said, in the order of the methods' commits."""
         self._too_many: str | None = None
+        self._retyped: Collection[str] = ()
 
     async def done(self) -> Outcome:
         """Run the methods, and return the outcome. Raises the first failure once all running methods have ended."""
         beginning, state = self._beginning(), self._scope.state
         of_handlers = state.now()
-        await self._scope.step(beginning)
+        self._retyped = self._flow.state_kind.retyped(await self._scope.step(beginning))
         self._flow.state_kind.warn_of_lost(self._flow.run_name, state.now().keys() - of_handlers.keys())
         begun = self._scope.recorded(beginning.address or "")
         self._request(self._machine.begin(), None, begun.seq if begun else None)
@@ -253,7 +254,8 @@ class Drive:
         """
         flow, own, scope = self._flow, self._own, durable.scope()
         by_place, by_name = ((), arguments) if begins else (tuple(arguments.values()), {})
-        token = running.set(Running(flow, own, scope.state, running.get(), list(feedback), method.name))
+        at_work = Running(flow, own, scope.state, running.get(), list(feedback), method.name, self._retyped)
+        token = running.set(at_work)
         try:
             made = reviewed(own, method, by_place, by_name) if method.feedback else method.call(own, by_place, by_name)
             value = await made
@@ -269,14 +271,18 @@ class Drive:
         self._graph.label(method.name, value)  # raises in this method, unless the value is a label of it
         return value
 
-    def _beginning(self) -> Step[None]:
-        """Build the step that sets the initial state. It is recorded, as default factories may return random values."""
+    def _beginning(self) -> Step[Mapping[str, str] | None]:
+        """Build the step that sets the initial state, and records the types of its fields.
+
+        It is recorded, as default factories may return random values.
+        """
         flow, inputs = self._flow, self._inputs
         own = self._scope.run_id if flow.is_persisted and not self._scope.address else ""
 
-        async def begin() -> None:
+        async def begin() -> Mapping[str, str] | None:
             scope = durable.scope()
             StepState(scope.state).update(initial_values(flow, inputs, own or scope.idempotency_key))
+            return flow.state_kind.types
 
         name = BEGINNING.partition(":")[2]
         address = self._scope.reserve_address(kinds.STEP.name, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from typing import NamedTuple, TypeVar, cast
 
@@ -26,6 +26,8 @@ class Running(NamedTuple):
     """What people said before the method started, and in the method itself."""
     method: str
     """The name of the method."""
+    retyped: Collection[str]
+    """The fields of the state whose types have changed since the run began."""
 
     def is_of(self, flow: object) -> bool:
         """Return whether the method is one of this flow."""

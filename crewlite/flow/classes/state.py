@@ -8,8 +8,11 @@ are collected, so it is recorded, merged and dropped like any change of the stat
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -76,6 +79,16 @@ class StateKind:
         known = self.model.model_fields if self.model else {}
         values = values_of(self.initial("", None))
         return {name: value for name, value in values.items() if name in known and not known[name].default_factory}
+
+    @cached_property
+    def types(self) -> Mapping[str, str]:
+        """The types of the fields in words, by which a later kickoff sees that one has changed; {} for a mapping."""
+        known = self.model.model_fields if self.model else {}
+        return {name: _in_words(field) for name, field in known.items()}
+
+    def retyped(self, then: Mapping[str, str] | None) -> Collection[str]:
+        """Return the fields with other types than `then`; none if a run has recorded no types."""
+        return {name for name, words in self.types.items() if then.get(name) != words} if isinstance(then, dict) else ()
 
     @cached_property
     def _blank(self) -> BaseModel | None:
@@ -167,13 +180,17 @@ class StateKind:
         _fill(made, values)
         return made
 
-    def seen(self, view: View) -> Any:
-        """Return the state as a step sees it: the same object each time. Changes of it are changes by the step."""
+    def seen(self, view: View, flow: str, retyped: Collection[str]) -> Any:
+        """Return the state as a step sees it: the same object each time. Changes of it are changes by the step.
+
+        Values of the fields in `retyped` are converted to the types that these have now. Raises ConfigError for one
+        that does not fit, and for a required field that the run was begun without.
+        """
         if self.model is None:
             return StepState(view)
         mirror, values = view.mirror, view.values
         if not isinstance(mirror, _Mirror):
-            mirror = view.mirror = _Mirror(self._with_defaults(values))
+            mirror = view.mirror = _Mirror(self._with_defaults(values), partial(self._convert, flow, retyped))
         mirror.read(values)
         return mirror.shown
 
@@ -194,6 +211,28 @@ class StateKind:
         vars(made).clear()
         _fill(made, defaults)
         return made
+
+    def _convert(self, flow: str, retyped: Collection[str], values: Values, fresh: dict[str, Any]) -> None:
+        """Convert the fields in `retyped` among those in `fresh`, here and in `values`. Raises ConfigError."""
+        for name in fresh.keys() & retyped:
+            fitting = self._converted(flow, name, values)
+            if codec.digest(comparable(fitting)) != codec.digest(comparable(fresh[name])):
+                values[name] = fresh[name] = fitting
+
+    def _converted(self, flow: str, name: str, values: Values) -> Any:
+        """Return a recorded value as its field has it now. Raises ConfigError if it does not fit and is no default."""
+        assert self.model
+        field, value = self.model.model_fields[name], values[name]
+        try:
+            return self._fitting(flow, self.model.model_construct(**values), name, value, "the recorded")
+        except ConfigError as error:
+            if not (field.is_required() or _is_changed(field, value)):  # no default is validated
+                return value
+            raise ConfigError(
+                f"{error}. The type of the field has changed since this run began. Undo that; or fork the run with "
+                f"another value: inputs={{{name!r}: ...}}, or edits={{'method:NAME.state.{name}': ...}} of the method "
+                f"that set it"
+            ) from None
 
     def _fitting(self, flow: str, made: BaseModel, name: str, value: Any, what: str) -> Any:
         try:
@@ -283,8 +322,8 @@ def _fill(state: BaseModel, values: Mapping[str, Any]) -> None:
 class _Mirror:
     """An object of the user's state class, kept in step with the state that one running step sees."""
 
-    def __init__(self, shown: BaseModel) -> None:
-        self.shown = shown
+    def __init__(self, shown: BaseModel, convert: Callable[[Values, dict[str, Any]], None]) -> None:
+        self.shown, self._convert = shown, convert
         self._private = dict(shown.__pydantic_private__ or {})
         self._known: dict[str, Any] = {}
         """The values as they were last read or written."""
@@ -299,6 +338,7 @@ class _Mirror:
         known = self._known
         fresh = {name: value for name, value in values.items() if value is not known.get(name, _NONE)}
         if fresh:
+            self._convert(values, fresh)
             _fill(self.shown, fresh)
             self._known |= fresh
 
@@ -324,6 +364,13 @@ class _Mirror:
 
 
 _NONE = object()
+_PLACES = re.compile(r"(\w+\.)+(?=\w)| at 0x\w+")
+
+
+def _in_words(field: FieldInfo) -> str:
+    """Return the type of a field with its bounds: the same in each process, and wherever its module is imported."""
+    bounds = f" {field.metadata}" if field.metadata else ""
+    return _PLACES.sub("", f"{inspect.formatannotation(field.annotation)}{bounds}")
 
 
 def warn_of_late_changes(flow: str, handed_out: tuple[Any, Any] | None) -> None:

@@ -209,9 +209,12 @@ def check_definition(root: Root[Any], record: Record, inputs: dict[str, Any], ma
     run_id, recorded = record.run["run_id"], record.run["definition"]
     found, wanted = (recorded["kind"], recorded["name"]), (root.kind, mask(root.name))
     if is_another(found, wanted, root.default_name):
+        field = "role" if root.kind == kinds.AGENT.name else "name"
+        renamed = f" If only its {field} has changed since, set {field}={recorded['name']!r}."
         raise RunMismatch(
-            f"Run {run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} "
-            f"{wanted[1]!r}. Kick off the definition that the run was started with, or choose another run_id."
+            f"Run {run_id!r} is of {recorded['kind']} {recorded['name']!r}, and this is {root.kind} {wanted[1]!r}."
+            f"{renamed if found[0] == wanted[0] else ''} Kick off the definition that the run was started with, or "
+            f"choose another run_id."
         )
     if not root.shares(record, inputs, mask):
         raise RunMismatch(

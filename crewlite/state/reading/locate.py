@@ -104,9 +104,12 @@ def _newest_at(text: str, provider: BaseProvider | None, identity: str | None) -
         branches = store.branches()
     mine = [info for info in branches if identity in (None, info.identity)]
     if not mine:
-        others = [f"{info.run_id} ({info.kind} {info.name!r})" for info in branches]
-        raise RefError(text, "holds no run of this definition" if identity else "holds no run", others)
+        raise RefError(text, "holds no run of this definition" if identity else "holds no run", _with_names(branches))
     return Located(chosen, text, mine[0].run_id, mine[0].branch)
+
+
+def _with_names(branches: Iterable[BranchInfo]) -> list[str]:
+    return [f"{info.run_id} ({info.kind} {info.name!r})" for info in branches]
 
 
 def _existing(ref: str, location: str, provider: BaseProvider | None) -> BaseProvider:
@@ -170,6 +173,9 @@ def _within(provider: BaseProvider, location: str, ref: Ref, text: str, identity
             long = ref.at is None and len(ref.path) >= SHORT  # a shorter text is the name of a run that is not here
             if checkpoints := (store.places(ref.path) or _fork_bases(store, ref.path)) if long else []:
                 return _one_checkpoint(checkpoints, provider, location, text)
+            if ref.path == "latest" and identity and branches:
+                problem = f"means the newest run of this definition, and {location} holds none"
+                raise RefError(text, problem, _with_names(branches))
             names = "nothing" if ref.at is None else "no run or branch"
             raise no_run(text, ref.path, f"names {names} in {location}", branches)
         if ref.at is None and not ref.back:
