@@ -7,7 +7,7 @@ import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from crewlite import CheckpointConfig
-from crewlite.errors import InputsChanged, Suspended
+from crewlite.errors import ConfigError, InputsChanged, Suspended
 from crewlite.flow import Flow, flow, listen, persist, start, step
 from crewlite.state import InMemoryProvider
 
@@ -249,3 +249,37 @@ def test_a_field_that_was_removed_is_gone():
     other.state.pop("x")
     assert made.kickoff() == ["id", "y"]
     assert other.kickoff() == ["id", "z"]
+
+
+class Kinds(Flow):
+    @start()
+    def begin(self):
+        return dict(self.state)
+
+
+def test_an_initial_state_that_is_set_later_is_that_of_the_next_kickoff():
+    flow = Kinds()
+    flow.state["lost"] = 1
+    flow.initial_state = {"a": 2}
+    assert flow.kickoff({"id": "x"}) == {"a": 2, "id": "x"}
+    flow.initial_state = Trip
+    assert flow.kickoff({"topic": "sea"})["topic"] == flow.state.topic == "sea"
+    with pytest.raises(ConfigError, match="has a state of 3; wanted a pydantic class, or dict"):
+        flow.initial_state = 3
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("name", 3, "flow is named 3"),
+        ("checkpoint", "here", "checkpoint is 'here'; wanted True, or CheckpointConfig"),
+        ("max_concurrency", "x", "max_concurrency is 'x'; wanted a whole number"),
+        ("max_method_calls", 0, "max_method_calls is 0; wanted a whole number"),
+        ("failure_policy", 3, "failure_policy is 3; wanted a FailurePolicy"),
+    ],
+)
+def test_a_setting_that_is_set_later_is_checked_at_the_kickoff(setting, value, told):
+    flow = Kinds()
+    setattr(flow, setting, value)
+    with pytest.raises(ConfigError, match=told):
+        flow.kickoff()

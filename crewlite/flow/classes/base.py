@@ -141,9 +141,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
     def __init__(self, **settings: Any) -> None:
         fields = {name: settings.pop(name) for name in list(settings) if name not in SETTINGS}
         for name, value in settings.items():
-            object.__setattr__(self, name, value)
-        if "initial_state" in settings:
-            self.__dict__["state_kind"] = self.state_kind.begun_with(type(self).__name__, self.initial_state)
+            setattr(self, name, value)
         self._check()
         if fields:
             self._set_fields(fields)
@@ -210,8 +208,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
     @property
     def last_human_feedback(self) -> HumanFeedbackResult | None:
         """The last of `human_feedback_history`; None if there is none."""
-        history = self.human_feedback_history
-        return history[-1] if history else None
+        return next(reversed(self.human_feedback_history), None)
 
     @known_keywords("ask of a flow")
     def ask(
@@ -256,8 +253,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
             RefError: there is no such run. RunMismatch: it is not of this flow. ConfigError: the flow has no methods.
             OSError: the page was not written.
         """
-        own = None if gives_setting("name", self.name) else self.name
-        name = own or getattr(self, "__name__", type(self).__name__)
+        name = (isinstance(self.name, str) and self.name) or getattr(self, "__name__", type(self).__name__)
         path: str = pages.written(self.graph, name, filename, run_id, self.checkpoint, show=show)
         event_bus.event_bus.emit(self, events.FlowPlotEvent(flow_name=name))
         return path
@@ -285,6 +281,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
     def as_root(self, request: Request) -> Root[Any]:
         """Build the Root that the engine runs. Raises ConfigError for a flow without methods, or an incomplete one."""
         self._check_complete()
+        self._check()  # again: settings may have been set
         made: Root[Any] = root.ClassRoot(self)
         return made
 
@@ -365,7 +362,8 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
             )
         check_set(type(self).__name__, Flow, name, value)
         method = running.get()
-        if method is not None and method.is_of(self) and name not in type(self)._warned:
+        is_inside = method is not None and method.is_of(self)
+        if is_inside and name not in type(self)._warned:
             type(self)._warned |= {name}
             log.warning(
                 "flow %s: a method has set self.%s, which is not recorded and lost where the run is resumed: use "
@@ -374,6 +372,9 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
                 name,
             )
         super().__setattr__(name, value)
+        if name == "initial_state" and not is_inside:
+            self.__dict__["state_kind"] = type(self).state_kind.begun_with(type(self).__name__, value)
+            self.__dict__.pop("first_state", None)
 
     def _check(self) -> None:
         label = f"flow {named('flow', self.run_name if self.name is None else self.name)!r}"
