@@ -57,7 +57,6 @@ files = lazy("crewlite.project.crew_files")
 rebuild = lazy("crewlite.crew.rebuild")  # the engine and what is made with it: who only defines a crew need not wait
 root = lazy("crewlite.crew.root")
 
-
 log = logger("crewlite")
 _GIVEN = {"before_kickoff_callbacks": "the inputs", "after_kickoff_callbacks": "the CrewOutput"}
 
@@ -78,7 +77,8 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     """
 
     agents: Takes[Sequence[Agent], FieldList[Agent]] = left_out(FieldList())
-    """If left out: those of the tasks, in order."""
+    """If left out: those of the tasks, in order, also of tasks that are added later. A list that is set or changed
+    stays as it is. The agents of the tasks work in the crew either way."""
     tasks: Takes[Sequence[Task], FieldList[Task]]
     """They may be added later, but a kickoff needs one."""
     name: str = "crew"

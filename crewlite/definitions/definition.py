@@ -364,7 +364,7 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     if issubclass(cls, Definition):
         copied = f"{kind.lower()}.with_({name}=...)"
         found = f"{name!r} of {an(kind)} cannot be set while a run is at work with it"
-        return f"{found}: set it when the run has ended, or make a copy: {copied}"
+        return f"{found}: set it before the kickoff or after its end, or make a copy: {copied}"
     return (
         f"{name!r} of {an(kind)} cannot be set: {an(kind)} is frozen once it is made, as many runs may use it at once. "
         f"Pass it to the constructor, {kind}({name}=...), or make a copy: "

@@ -48,7 +48,7 @@ def echo(said):
 )
 def test_what_a_run_is_at_work_with_says_what_to_do_instead(part, name):
     def change(made):
-        how = rf"while a run is at work with it.*{type(part(made)).__name__.lower()}\.with_\({name}=\.\.\.\)"
+        how = rf"while a run is at work with it: set it before the kickoff or .*{type(part(made)).__name__.lower()}\.with_\({name}=\.\.\.\)"
         with pytest.raises(ConfigError, match=rf"{name!r} of an? \w+ cannot be set {how}"):
             setattr(part(made), name, "other")
         with pytest.raises(ConfigError, match=rf"{name!r} of an? \w+ cannot be deleted"):
@@ -106,6 +106,10 @@ def test_a_crew_that_was_given_no_agents_has_those_that_its_tasks_have_at_the_ki
         task.agent = Agent(role="Deputy", goal="answer", llm="offline")
         assert made.kickoff().tasks_output[0].agent == "Deputy"
         assert made.agents == (task.agent,)
+        made.agents.append(Agent(role="Auditor", goal="answer", llm="offline"))
+        made.tasks.append(task.with_(name="more", agent=Agent(role="Clerk", goal="answer", llm="offline")))
+        assert [one.agent for one in made.kickoff().tasks_output] == ["Deputy", "Clerk"]
+        assert [one.role for one in made.agents] == ["Deputy", "Auditor"]
 
 
 def test_a_run_that_failed_or_waits_is_at_work_with_nothing():

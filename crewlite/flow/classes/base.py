@@ -282,8 +282,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         """Build the Root that the engine runs. Raises ConfigError for a flow without methods, or an incomplete one."""
         self._check_complete()
         self._check()  # again: settings may have been set
-        made: Root[Any] = root.ClassRoot(self)
-        return made
+        return cast("Root[Any]", root.ClassRoot(self))
 
     def as_result(self, finished: Finished[Outcome]) -> Any:
         """Return the result of the last method."""
