@@ -17,8 +17,8 @@ from crewlite.coming_from import Hinting
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.concurrency.pacing import Pace
 from crewlite.definitions.field_list import Change, FieldList, ListField, apart, list_fields
-from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, refused
-from crewlite.errors import ConfigError, meant_setting
+from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, meant_field, refused
+from crewlite.errors import ConfigError
 from crewlite.recovery.port import check_policy
 from crewlite.system.forked import rlock
 from crewlite.texts.wording import an, what_is
@@ -358,7 +358,7 @@ def _configured(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
 def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     kind = cls.__name__
     if name not in cls.model_fields:
-        of_others, close = why_not(classes_of(cls), name), meant_setting(name, cls.model_fields)
+        of_others, close = why_not(classes_of(cls), name), meant_field(cls, name)
         hint = of_others or close or f"it has {', '.join(cls.model_fields)}"
         return f"{kind} has no field {name!r}; {hint}"
     if issubclass(cls, Definition):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -32,12 +32,24 @@ def classes_of(cls: type[BaseModel]) -> list[str]:
     return [base.__name__ for base in cls.__mro__]
 
 
+def meant_field(cls: type[BaseModel], name: str) -> str:
+    """Return which field was meant by a name that is none, such as a setting of the class of a field; "" if unknown."""
+    if close := meant_setting(name, cls.model_fields):
+        return close
+    for field, known in cls.model_fields.items():
+        for one in get_args(known.annotation):
+            is_settings = isinstance(one, type) and issubclass(one, BaseModel) and not hasattr(one, "kickoff")
+            if is_settings and name in one.model_fields:
+                return f"it is a setting: {field}={one.__name__}({name}=...)"
+    return ""
+
+
 def _readable(cls: type[BaseModel], error: ValidationError) -> str:
     problems, unlike, of_others, classes = [], list[str](), False, classes_of(cls)
     for name, item in each_once(error):
         if item["type"] == "extra_forbidden":
             instead = why_not(classes, name)
-            close = meant_setting(name, cls.model_fields) or meant(name, settings_of(classes))
+            close = meant_field(cls, name) or meant(name, settings_of(classes))
             of_others = of_others or bool(instead)
             hint = f": {instead}" if instead else f"; {close}" if close else ""
             problems.append(f"it has no field {name!r}{hint}")

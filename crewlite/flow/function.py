@@ -35,7 +35,7 @@ from crewlite.recovery import checks
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.runtime.kickoffs.request import Bind, Finished, FromCheckpoint, KickoffOptions, Request
 from crewlite.runtime.kickoffs.runnable import Runnable
-from crewlite.state.config import CheckpointConfig
+from crewlite.state.config import AS_SETTINGS, CheckpointConfig
 
 if TYPE_CHECKING:
     from crewlite.runtime.kickoffs.root import Root
@@ -212,7 +212,7 @@ def flow(func: Callable[P, V], /) -> FlowFunction[P, V, V]: ...
 def flow(
     *, retries: int = 0, retry_delay: float = 0.0, failure_policy: Policy | None = None, **options: Unpack[FlowOptions]
 ) -> _Decorator: ...
-@known_keywords("@flow")
+@known_keywords("@flow", instead=AS_SETTINGS)
 @shows_options(*options_of(FlowFunction.__init__))
 def flow(func: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a flow from a function, sync or async."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
@@ -118,3 +118,9 @@ def at_ref(ref: CheckpointConfig | str | UUID | os.PathLike[str] | None) -> Chec
     if isinstance(ref, str) and not ref.strip():
         raise ConfigError(f"the ref is {ref!r}; wanted a run, a checkpoint or 'latest'")
     return ref if isinstance(ref, CheckpointConfig) else CheckpointConfig(restore_from=ref)
+
+
+AS_SETTINGS: Mapping[str, str] = {
+    name: f"it is a setting: checkpoint=CheckpointConfig({name}=...)" for name in CheckpointConfig.model_fields
+}
+"""What to write where one of the settings is given as an option of something else."""

@@ -1,4 +1,4 @@
-"""Attributes that methods set on `self`: kickoffs of one flow object at the same time do not see each other's."""
+"""Attributes of flows: kickoffs of one object at the same time do not see each other's, and none hides what all have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
 
 import pytest
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from crewlite import event_bus
 from crewlite.errors import ConfigError, Suspended
@@ -185,3 +185,34 @@ def test_each_flow_has_its_own_values_of_what_pydantic_declares():
     assert [one.kickoff() for one in (log, other, longer, log)] == ["Brest", "Nantes", "Lorient", "Brest"]
     assert [one._seen for one in (log, other, longer)] == [["Brest", "Brest"], ["Nantes"], ["Lorient"]]
     assert log.lines == [] and log.lines is not other.lines
+
+
+class Waters(BaseModel):
+    metres: float = 0.0
+
+
+@pytest.mark.parametrize("value", [Waters, Waters(), {"metres": 1.0}, Field(default=1)])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("state", r"the state of a flow is declared as in class Plan\(Flow\[PlanState\]\), or by initial_state="),
+        ("graph", "this would hide graph of every flow"),
+        ("last_human_feedback", "this would hide last_human_feedback of every flow"),
+        ("mermaid", r"this would hide mermaid\(\) of every flow"),
+        ("fork", r"this would hide fork\(\) of every flow"),
+    ],
+)
+def test_an_attribute_that_would_hide_what_every_flow_has_is_refused_on_the_class_and_on_an_object(name, hint, value):
+    with pytest.raises(ConfigError, match=f"a flow has no setting '{name}'; {hint}"):
+        type("Plan", (Flow,), {name: value, "begin": start()(lambda self: None)})
+    if name != "state":
+        with pytest.raises(ConfigError, match=f"has no setting '{name}'; {hint}"):
+            setattr(Flow(), name, value)
+
+
+def test_a_setting_of_checkpoints_on_a_flow_says_where_it_belongs():
+    belongs = r"'on_drift'; it is a setting: checkpoint=CheckpointConfig\(on_drift=...\)"
+    with pytest.raises(ConfigError, match=f"a flow has no setting {belongs}"):
+        type("Plan", (Flow,), {"on_drift": "rerun", "begin": start()(lambda self: None)})
+    with pytest.raises(ConfigError, match=f"no setting and no field of its state {belongs}"):
+        Longer(on_drift="rerun")

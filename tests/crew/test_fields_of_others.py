@@ -86,6 +86,15 @@ def test_a_misspelt_setting_is_no_setting_of_others():
         made(Agent, max_itr=3)
 
 
+@pytest.mark.parametrize("cls", [Agent, Task, Crew])
+def test_a_setting_of_checkpoints_says_where_it_belongs(cls):
+    belongs = r"no field 'on_drift'; it is a setting: checkpoint=CheckpointConfig\(on_drift=...\)$"
+    with pytest.raises(ConfigError, match=belongs):
+        made(cls, on_drift="rerun")
+    with pytest.raises(ConfigError, match=belongs):
+        made(cls).on_drift = "rerun"
+
+
 def test_a_setting_of_a_model_is_accepted_or_refused_likewise():
     LLM("openai/m", is_litellm=True, callbacks=[])
     with pytest.raises(ConfigError, match="LLM has no option 'callbacks' .calls are events"):

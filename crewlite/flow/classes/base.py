@@ -11,18 +11,26 @@ from pydantic import BaseModel
 
 from crewlite import durable, kinds
 from crewlite.coming_from import Hinting
-from crewlite.coming_from.settings import why_not, without_accepted
+from crewlite.coming_from.settings import without_accepted
 from crewlite.definitions import last_kickoff
 from crewlite.definitions.callables import types_of
 from crewlite.definitions.keywords import known_keywords
 from crewlite.encoding import codec, homes
 from crewlite.encoding.codec import Json
 from crewlite.encoding.comparable import comparable
-from crewlite.errors import ConfigError, meant
+from crewlite.errors import ConfigError
 from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import is_at_work, method_of, original, running
-from crewlite.flow.classes.settings import SETTINGS, Declared, FlowType, check_set, gives_setting, read_attributes
+from crewlite.flow.classes.settings import (
+    SETTINGS,
+    Declared,
+    FlowType,
+    check_arguments,
+    check_set,
+    gives_setting,
+    read_attributes,
+)
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
 from crewlite.flow.options import check_checkpoint, named, whole_or_none
 from crewlite.kinds import Kind
@@ -160,9 +168,9 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         Every kickoff begins with the fields that were set before the first one. Later changes affect no kickoff.
         """
         if method := method_of(self):
-            view = durable.scope().state if method is running.get() else method.view
-            seen = view if isinstance(view, View) else method.view
-            return cast(S, self.state_kind.seen(seen, self.run_name, method.retyped))
+            view = durable.scope().state if method is running.get() else None
+            seen = self.state_kind.seen(view if isinstance(view, View) else method.view, self.run_name, method.retyped)
+            return cast(S, seen)
         found = last_kickoff.last(self)
         if found is None and is_at_work(self):
             raise ConfigError(
@@ -293,9 +301,8 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         kind = self.state_kind
         warn_of_late_changes(self.run_name, last_kickoff.handed_out(self))
 
-        def left(
-            outcome: Outcome,
-        ) -> Left:  # without a reference to the flow, which its own last kickoff would keep alive for ever
+        # without a reference to the flow, which its own last kickoff would keep alive for ever
+        def left(outcome: Outcome) -> Left:
             return Left(outcome.made(kind), outcome.feedback)
 
         last_kickoff.keep({self: last_kickoff.Kickoff(lambda: progress.outcome, left)})
@@ -386,14 +393,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         own = {name: value for name, value in fields.items() if name in self.state_kind.fields}
         rest = {name: value for name, value in fields.items() if name not in own}
         other = without_accepted([type(self).__name__, "Flow"], rest)
-        for name in other:
-            instead, setting = why_not(["Flow"], name), meant(name, SETTINGS)
-            if instead or setting or not self.state_kind.is_open:
-                known = [*SETTINGS, *self.state_kind.fields]
-                hint = meant(name, known) or f"it takes {', '.join(known)}"
-                raise ConfigError(
-                    f"{type(self).__name__} has no setting and no field of its state {name!r}; {instead or hint}"
-                )
+        check_arguments(type(self).__name__, other, self.state_kind.fields, is_open=self.state_kind.is_open)
         values = self.state_kind.merged(self.run_name, self.first_state, own | other)
         self.__dict__["first_state"] = self.state_kind.made(values)
         object.__setattr__(self, "_as_made", {name: one for name, one in self._as_made.items() if name not in fields})

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import copy
 import functools
-import inspect
 from abc import ABCMeta
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic.fields import FieldInfo, ModelPrivateAttr
@@ -19,12 +18,13 @@ from crewlite.budget import Budget
 from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import setting_of, why_not
 from crewlite.errors import ConfigError, meant
+from crewlite.state.config import AS_SETTINGS
 
 SETTINGS = ("name", "checkpoint", "initial_state", "max_concurrency", "failure_policy", "max_method_calls", "verbose")
 """What a class attribute sets, or an argument of the constructor."""
 _LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
 _OF_METHODS = ("retries", "retry_delay")
-_HIDES = "this would hide {}() of every flow"
+_COMMON = ("location", "provider")  # settings of checkpoints whose names programs have for attributes of their own
 
 
 class FlowType(ABCMeta):
@@ -66,40 +66,74 @@ def gives_setting(name: str, value: object) -> bool:
     return name in SETTINGS and name != "initial_state" and isinstance(value, property | functools.cached_property)
 
 
-def check_set(flow: str, base: type, name: str, value: object) -> None:
-    """Raise ConfigError for an attribute of a flow whose value would hide a method that every flow has.
+def check_arguments(flow: str, names: Iterable[str], fields: Collection[str], *, is_open: bool) -> None:
+    """Raise ConfigError for arguments of a flow's constructor that are no settings, and not meant for the state.
 
-    A function may: it is called in the place of the method.
+    `fields`: of the state. `is_open`: whether it takes others.
     """
-    if not callable(value) and inspect.isfunction(getattr(base, name, None)):
-        hint = why_not(["Flow"], name) or _HIDES.format(name)
+    for name in names:
+        instead = why_not(["Flow"], name) or _of_checkpoints(name)
+        if instead or meant(name, SETTINGS) or not is_open:
+            known = [*SETTINGS, *fields]
+            hint = instead or meant(name, known) or f"it takes {', '.join(known)}"
+            raise ConfigError(f"{flow} has no setting and no field of its state {name!r}; {hint}")
+
+
+def check_set(flow: str, base: type, name: str, value: object) -> None:
+    """Raise ConfigError for an attribute of a flow whose value would hide what every flow has of that name.
+
+    A function may: it is called in the place of a method.
+    """
+    if _hides(base, name) and not _is_code(value):
+        hint = why_not(["Flow"], name) or _what_it_hides(base, name)
         raise ConfigError(f"flow {flow!r} has no setting {name!r}; {hint}")
 
 
 def _check(flow: str, base: type, attributes: Mapping[str, object]) -> None:
-    """Raise ConfigError for attributes of a class that look like settings, or hide a method of flows.
+    """Raise ConfigError for attributes of a class that look like settings, or hide what every flow has.
 
     `base`: the class of all flows.
     """
     wanted = [name for name in SETTINGS if name != "name"]  # a user's attribute `names` is no misspelling of it
     for name, value in attributes.items():
-        if name in SETTINGS or name.startswith("_") or callable(value) or hasattr(value, "__get__"):
+        setting, hides = setting_of(["Flow"], name), _hides(base, name)
+        if name in SETTINGS or name.startswith("_") or _is_code(value) or (isinstance(value, type) and not hides):
             continue
-        setting, hides = setting_of(["Flow"], name), inspect.isfunction(getattr(base, name, None))
         if setting:
             if setting.accepts(value) and not hides:
                 continue
             hint = why_not(["Flow"], name)
         elif hides:
-            hint = _HIDES.format(name)
+            hint = _what_it_hides(base, name)
         elif name in _LIMITS:
             hint = "budgets are set for crews, tasks and agents, such as Crew(max_tokens=5000)"
         elif name in _OF_METHODS or meant(name, _OF_METHODS):
             hint = "further tries are set for methods, such as @start(retries=3, retry_delay=1)"
-        elif not (hint := meant(name, wanted)):
+        elif not (hint := _of_checkpoints(name) or meant(name, wanted)):
             continue
         end = "" if hint.endswith("?") else "."
         raise ConfigError(
             f"class {flow}(Flow): a flow has no setting {name!r}; {hint}{end} If it is an attribute of your own, give "
             f"it a name that resembles no setting"
         )
+
+
+def _of_checkpoints(name: str) -> str:
+    """Return what to write for a setting of checkpoints; "" for any other name."""
+    return "" if name in _COMMON else AS_SETTINGS.get(name, "")
+
+
+def _hides(base: type, name: str) -> bool:
+    """Return whether every flow has something of this name that is no setting."""
+    return hasattr(base, name) and name not in SETTINGS and not name.startswith("_")
+
+
+def _is_code(value: object) -> bool:
+    """Return whether an attribute of a class is a method, a property or the like, which the graph checks."""
+    return not isinstance(value, type) and (callable(value) or hasattr(value, "__get__"))
+
+
+def _what_it_hides(base: type, name: str) -> str:
+    if name == "state":
+        return "the state of a flow is declared as in class Plan(Flow[PlanState]), or by initial_state="
+    return f"this would hide {name}{'()' if callable(getattr(base, name)) else ''} of every flow"

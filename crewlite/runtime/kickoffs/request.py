@@ -20,7 +20,7 @@ from crewlite.definitions.keywords import known_keywords
 from crewlite.errors import ConfigError
 from crewlite.lazy import lazy
 from crewlite.refs import as_operation_id, as_run_id, to_rerun
-from crewlite.state.config import CheckpointConfig
+from crewlite.state.config import AS_SETTINGS, CheckpointConfig
 from crewlite.step_parts import Durability
 from crewlite.texts.resuming import call_again, in_doubt, to_resume
 from crewlite.usage import NO_USAGE, Usage
@@ -65,10 +65,7 @@ def kickoff_options(
 
     `instead`: hints about options of other functions. Settings of checkpoints have one already.
     """
-    settings = {
-        name: f"it is a setting: checkpoint=CheckpointConfig({name}=...)" for name in CheckpointConfig.model_fields
-    }
-    return known_keywords(what, *KickoffOptions.__annotations__, instead={**settings, **instead})
+    return known_keywords(what, *KickoffOptions.__annotations__, instead={**AS_SETTINGS, **instead})
 
 
 @dataclass
