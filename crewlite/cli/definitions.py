@@ -281,9 +281,8 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         return value
     except ValidationError as error:
         problems = "; ".join(item["msg"] for item in error.errors(include_url=False))
-        raise click.UsageError(
-            f"--input {name}: {problems}. The value is taken as text; to give JSON, write {name}:=..."
-        ) from None
+        as_json = f". The value is taken as text; to give JSON, write {name}:=..." if isinstance(value, str) else ""
+        raise click.UsageError(f"--input {name}: {problems}{as_json}") from None
 
 
 def _near(path: str) -> str:

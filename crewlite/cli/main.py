@@ -25,7 +25,12 @@ commands = lazy("crewlite.coming_from.commands")
 listing = lazy("crewlite.cli.checkpoint.listing")
 view = lazy("crewlite.tui.verbs")
 _LISTED = 3  # commands that a message names
-_OTHER_NAMES = {"tui": "crewlite checkpoint", "flow": "crewlite run", "replay": "crewlite checkpoint fork"}
+_OTHER_NAMES = {
+    "tui": "crewlite checkpoint",
+    "compare": "crewlite checkpoint diff",
+    "flow": "crewlite run",
+    "replay": "crewlite checkpoint fork",
+}
 """Words that are no commands, with the command that does what they name. The last two are commands of CrewAI."""
 _TO_COMPLETE = {
     "bash": 'eval "$(crewlite completion bash)"    # in ~/.bashrc',
@@ -66,12 +71,18 @@ class LazyGroup(click.Group):
         """Return the command that was called. Raises UsageError, with the most similar name, if there is none."""
         if args[0] not in self.late:
             below = f"{ctx.command_path} {group} {args[0]}" if (group := self._group_with(ctx, args[0])) else ""
-            below = below or _OTHER_NAMES.get(args[0], "")
+            below = below or self._beside_group(ctx, args[0]) or _OTHER_NAMES.get(args[0], "")
             if not below and (instead := commands.COMMANDS.get(args[0])):
                 ctx.fail(f"No such command {args[0]!r}: {instead}")
             if meant := [below] if below else difflib.get_close_matches(args[0], self.late, n=1):
                 ctx.fail(f"No such command {args[0]!r}. Did you mean {meant[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def _beside_group(self, ctx: click.Context, name: str) -> str | None:
+        """Return the command of this name that the enclosing group has; None if it has none."""
+        around = ctx.parent
+        is_there = around is not None and isinstance(around.command, LazyGroup) and name in around.command.late
+        return f"{around.command_path} {name}" if around and is_there else None
 
     def _group_with(self, ctx: click.Context, name: str) -> str | None:
         """Return the group in this one that has a command of this name; None if there is none."""

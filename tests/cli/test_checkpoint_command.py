@@ -256,6 +256,8 @@ def test_a_misspelt_command_gets_the_one_that_was_meant(tmp_path):
     assert "No such command 'xyz'" in ask("xyz").stderr
     assert "Did you mean 'crewlite checkpoint'?" in ask("tui").stderr
     assert "Did you mean 'crewlite checkpoint fork'?" in ask("replay", "-t", "1").stderr
+    assert "Did you mean 'crewlite run'?" in ask("run", "flows:publish").stderr
+    assert "Did you mean 'crewlite checkpoint diff'?" in ask("compare", "a", "b").stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)

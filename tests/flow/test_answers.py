@@ -385,3 +385,19 @@ def test_yes_and_no_may_be_said_in_words_before_and_after_the_question(memory, s
         history.answer("one", "human:how", "yes")
     assert answered(said) == (True, "yes")
     assert asks.fork("one", edits={"human:ship": "no"}).kickoff() == (False, "yes")
+
+
+def test_an_answer_at_a_misspelt_step_is_told_the_question_inside_it(on_disk):
+    @step
+    def approved(page):
+        return ask(f"Publish {page}?", bool, name="ok")
+
+    @flow(checkpoint=on_disk())
+    def publish(page):
+        return approved(page)
+
+    with pytest.raises(Suspended):
+        publish.kickoff("ebb", run_id="r")
+    with pytest.raises(RefError, match="did you mean 'step:approved/human:ok'"):
+        publish.kickoff(run_id="r", answers={"step:aproved": True})
+    assert publish.kickoff(run_id="r", answers={"step:approved/human:ok": True}) is True

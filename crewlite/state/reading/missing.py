@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 
 from crewlite.errors import RefError, did_you_mean, meant, nearest
-from crewlite.state.format.addresses import bare_name, leaf, outer, pruned_around
+from crewlite.state.format.addresses import bare_name, leaf, outer, outers, pruned_around
 from crewlite.state.format.record import Record
 
 
@@ -23,9 +23,9 @@ def no_step(address: str, problem: str, record: Record, candidates: Sequence[str
     known = {*others, *(begun - finished.keys())} - {""}
     around = pruned_around(address, finished, begun)
     if address not in begun and (alike := spelt_alike(address, known)):
-        return RefError(
-            address, f"{problem}; {did_you_mean(alike[0])}", [*(at for at in alike if at in others), *others]
-        )
+        meant_here = [at for at in alike if at in others] or [at for at in others if alike[0] in outers(at)]
+        if meant_here or candidates is None:
+            return RefError(address, f"{problem}; {did_you_mean([*meant_here, *alike][0])}", [*meant_here, *others])
     if around:
         why = ": it was edited" if finished[around].edited else "; a prune drops the rest"
         return RefError(address, f"is inside {around}, of which only the outcome is recorded{why}")
