@@ -346,10 +346,16 @@ def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlit
         return db
     try:
         db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
-    except sqlite3.OperationalError:  # SQLite cannot create the WAL files beside it, so no other process writes to it
+    except sqlite3.OperationalError:  # SQLite cannot create the files beside it, so no other process writes to it
         db.close()
+        if _size(f"{path}-wal"):  # its newest commits, which an immutable database would be read without
+            raise
         return _open_database(path, "ro&immutable=1")
     return db
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
 
 
 def _open_database(path: Path, mode: str) -> sqlite3.Connection:

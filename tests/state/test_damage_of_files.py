@@ -191,6 +191,23 @@ def test_a_database_that_was_read_only_names_the_file_beside_it_that_still_is(fo
             store.append([more])
 
 
+@pytest.mark.skipif(os.name == "nt", reason="permissions of files are others there")
+def test_a_database_in_a_read_only_directory_is_not_read_without_its_log(forbidden):
+    with forbidden() as directory:
+        copy = directory / "copy"
+        copy.mkdir()
+        with opened(SqliteProvider(), str(directory / "runs.db")) as store:
+            store.append([Branch().add(3).commit()])
+            for end in ("", "-wal"):
+                shutil.copy(directory / f"runs.db{end}", copy)
+        copy.chmod(0o500)
+        with pytest.raises(StoreError, match="beside it.* or copy all of them"), History(copy / "runs.db") as history:
+            history.runs()
+        copy.chmod(0o700)
+        with History(copy / "runs.db") as history:
+            assert len(history.runs()) == 1
+
+
 def test_a_database_that_lost_its_log_answers_as_it_stood_before_or_says_so(tmp_path):
     store, branch = SqliteProvider().open(str(tmp_path / "runs.db")), Branch().add(3)
     store.append([branch.commit()])

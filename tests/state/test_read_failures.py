@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 
 import pytest
 
 from crewlite import History
 from crewlite.errors import StoreError
+from crewlite.state.providers.sqlite_database import not_read_now
 from tests.parts import Stop
 from tests.state.doctoring import crew_at
 
@@ -63,6 +65,25 @@ def test_where_the_noted_length_of_a_journal_is_not_read_the_log_says_what_that_
     _unreadable(note, monkeypatch)
     assert crew.kickoff(run_id="r").raw == "done"
     assert f"{note} was not read: Input/output error. Until it is, an older copy of the journal is not" in caplog.text
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files are locked otherwise there")
+def test_where_the_file_system_grants_no_locks_that_is_said(tmp_path, monkeypatch):
+    """SQLite calls it "locking protocol"."""
+    crew = crew_at(tmp_path / "kept")
+    crew.kickoff(run_id="r")
+
+    def refused(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    with pytest.raises(
+        StoreError, match="cannot be read now .*No locks available.*; move it to a file system that grants locks"
+    ):
+        crew.kickoff(run_id="r")
+    error = sqlite3.OperationalError("locking protocol")
+    error.sqlite_errorcode = sqlite3.SQLITE_PROTOCOL
+    assert "move it to a file system that grants locks" in str(not_read_now(error, "runs.db"))
 
 
 def _journal(tmp_path, branch):

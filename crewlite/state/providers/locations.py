@@ -12,7 +12,9 @@ FileId = tuple[int, int]
 """The device and the inode of a file or directory, to notice that it was replaced."""
 _FORBIDDEN = "give this user the right to read it, and to enter the directories above it"
 _MISPLACED = "look at what is at this path"
+NO_LOCKS = "move it to a file system that grants locks, such as that of a local disk"
 _REMEDIES = {
+    errno.ENOLCK: NO_LOCKS,
     **dict.fromkeys((errno.EACCES, errno.EPERM), _FORBIDDEN),
     **dict.fromkeys((errno.EINVAL, errno.ELOOP, errno.ENOTDIR), _MISPLACED),
 }

@@ -18,7 +18,7 @@ from crewlite.errors import JournalCorrupt, SchemaTooNew, StoreBusy, StoreError,
 from crewlite.lazy import lazy, sqlite3
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
-from crewlite.state.providers.locations import FileId, exists, file_id
+from crewlite.state.providers.locations import NO_LOCKS, FileId, exists, file_id
 from crewlite.state.providers.sqlite_reading import FileIds, Readers, file_ids
 from crewlite.system import disk
 from crewlite.system.forked import between_forks, rlock
@@ -46,7 +46,9 @@ _REMEDIES = {
     _READ_ONLY: "make the file, its directory, and the files beside it whose names begin with its name writable",
     10: "look at the disk, and at the files beside it whose names begin with its name",
     _FULL: "free space on the disk, which SQLite needs to read as well",
-    14: "make the file, its directory, and the files beside it whose names begin with its name readable and writable",
+    14: "make the file, its directory, and the files beside it whose names begin with its name readable and writable, "
+    "or copy all of them to where they are",
+    15: NO_LOCKS,
 }
 """What to do about a database that SQLite cannot open or read now, by SQLite's code."""
 
