@@ -163,6 +163,8 @@ def _ending(step: StepView) -> str:
         return value if isinstance(value, str) else compact(value)
     if step.attempts:
         return ""
+    if step.asks:
+        return "It waits for the answer of a person to a question inside it."
     return "It was cut in the middle: a resume makes it again." if step.repeatable else "It was cut in the middle."
 
 

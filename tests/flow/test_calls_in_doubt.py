@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from crewlite import Agent, Crew, History, Task, ToolCall, tool
+from crewlite.cli.checkpoint.words import first_line
 from crewlite.errors import InDoubt, RefError, StepTimeout, Suspended
 from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
@@ -188,3 +189,17 @@ def test_an_answered_question_does_not_say_whether_the_call_around_it_took_effec
     with pytest.raises(InDoubt):
         asking.kickoff(run_id="one", answers={"step:pay/human:sure": True})
     assert asking.kickoff(run_id="one", rerun=["step:pay"]) == 3
+
+
+def test_a_call_that_asks_a_person_is_listed_as_waiting_until_the_answer_is_given(asking, on_disk):
+    def listed():
+        with History(on_disk().location) as history:
+            pay = next(step for step in history.run("one").steps if step.address == "step:pay")
+            return pay.status, pay.status_text, first_line(pay)
+
+    with pytest.raises(Suspended):
+        asking.kickoff(run_id="one")
+    assert listed() == ("in_doubt", "waiting", "asks a person")
+    with pytest.raises(InDoubt):
+        asking.kickoff(run_id="one", answers={"step:pay/human:sure": True})
+    assert listed() == ("in_doubt", "in_doubt", "")

@@ -94,6 +94,8 @@ def place_of(base: Base) -> str:
 
 def first_line(step: StepView) -> str:
     """Return the beginning of the outcome of a step, or of its last failure, in one line."""
+    if step.asks:
+        return "asks a person"
     if step.repeatable:
         return "cut; made again when the run goes on"
     if step.status != "finished":

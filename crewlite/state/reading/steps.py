@@ -48,6 +48,8 @@ class StepView:
     """Whether the outcome is an edit that a fork was given, rather than the result of an execution."""
     repeatable: bool = False
     """For a step in doubt: whether a resume repeats the call without asking, because its effect allows that."""
+    asks: bool = False
+    """For a step in doubt: whether it stopped at a question inside it, which waits for a person."""
     seq: int | None = None
     """The number of the commit that recorded the outcome, also once a compaction has merged it; None without one."""
     model: str | None = None
@@ -64,10 +66,10 @@ class StepView:
     def status_text(self) -> str:
         """The status for people to read.
 
-        That is `waiting` for a timer until it is over, `unused` for a step that the code does not ask for any more, and
-        `edited` or `reused` for an outcome from elsewhere.
+        That is `waiting` for a call that asks a person, and for a timer until it is over; `unused` for a step that the
+        code does not ask for any more; `edited` or `reused` for an outcome from elsewhere.
         """
-        if (until := self._end_of_timer) and until > now():
+        if self.asks or ((until := self._end_of_timer) and until > now()):
             return "waiting"
         if self.unused and self.status == "finished":
             return "unused"
@@ -168,8 +170,15 @@ def _all_steps(record: Record) -> list[StepView]:
         if address not in record.outcomes:
             took = times.milliseconds(address)
             views.append(StepView(address, attempts[-1].kind, "failed", milliseconds=took, attempts=attempts))
+    asking = {at for asked in record.waiting for at in outers(asked["address"])}
     views += [
-        StepView(address, leaf(address).partition(":")[0], "in_doubt", repeatable=effect != "once")
+        StepView(
+            address,
+            leaf(address).partition(":")[0],
+            "in_doubt",
+            repeatable=effect != "once",
+            asks=address in asking,
+        )
         for address, effect in calls_in_doubt(record).items()
         if address not in tries  # as is a failure whose remedy is not chosen yet
     ]
