@@ -94,6 +94,24 @@ def test_a_field_that_the_state_has_lost_since_its_last_turn_is_warned_of(caplog
     assert "beside" not in caplog.text
 
 
+def test_a_field_of_another_type_than_in_the_last_turn_is_converted_or_given_anew_in_inputs():
+    def turn(kind, **inputs):
+        @persist(CheckpointConfig(location="here", provider=provider))
+        class Chat(Flow[create_model("State", price=(kind, ...))]):
+            @start()
+            def hear(self):
+                return self.state.price
+
+        return Chat().kickoff(inputs={"id": "chat-1", **inputs})
+
+    provider = InMemoryProvider()
+    turn(int, price=1)
+    assert isinstance(turn(float), float)
+    with pytest.raises(ConfigError, match="the stored price does not fit its state: .* pass the field in inputs"):
+        turn(str)
+    assert turn(str, price="one") == "one"
+
+
 def test_a_recorded_label_that_the_router_no_longer_returns_ends_the_run_with_an_error():
     checkpoint = CheckpointConfig(location="here", provider=InMemoryProvider())
     paid = []

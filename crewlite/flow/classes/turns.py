@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError, RefError
@@ -58,14 +58,27 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
     if newest and not newest.finished:
         return _again(request, turns, newest)
     turns.check_names()
-    given, left = request.inputs_of_caller or {}, newest.value("")["state"] if newest else {}
-    if newest:
-        known = newest.run["definition"]
-        kind.warn_of_lost(str(known["name"]), left.keys() & set(known.get("takes", ())))
-    kept = {name: codec.decode(value) for name, value in left.items() if kind.is_open or name in kind.fields}
+    given = request.inputs_of_caller or {}
+    kept = _kept(kind, newest, given) if newest else {}
     inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
     latest = turns.with_one_more(request)
     return replace(request, run_id=turns.free, inputs=inputs, found="free", state_id=state_id, turns=latest)
+
+
+def _kept(kind: StateKind, newest: Record, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the newest turn has left in the state and is not `given`. Raises ConfigError if it does not fit."""
+    known, left = newest.run["definition"], newest.value("")["state"]
+    flow = str(known["name"])
+    kind.warn_of_lost(flow, left.keys() & set(known.get("takes", ())))
+    names = (name for name in left if name not in (*given, ID) and kind.has(name))
+    kept = {name: codec.decode(left[name]) for name in names}
+    try:
+        kind.merged(flow, kind.made({}), kept, "the stored")
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}. The last turn has left it: undo the change of the class, or pass the field in inputs"
+        ) from None
+    return kept
 
 
 class _Turns(NamedTuple):
