@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast, get_args
@@ -26,6 +27,18 @@ _RENAMED = {"guardrail_config": "guardrailConfig", "region_name": "aws_region_na
 _OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
 _PROVIDERS = {"aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "google": "gemini", "litellm": ""}
 """Names of providers in CrewAI, and those of litellm; "" leaves the provider to the name of the model."""
+
+
+_ALONE = ("others", "tool_protocol", "max_retries", "failure_policy")
+"""Arguments that no other one depends on, or of which each replaces the other."""
+_FOLLOWING = {
+    "model": ("_stand_in", "_provider", "_bare", "_sees"),
+    "base_url": ("_login", "_provider", "_bare"),
+    "max_retries": ("failure_policy",),
+    "failure_policy": ("max_retries",),
+    "tool_protocol": ("_decided",),
+}
+"""By argument: further attributes of a model that follow from it."""
 
 
 def handed_on(extra: Mapping[str, Any] | None, others: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -110,6 +123,19 @@ def check(settings: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, 
             instead = provided.OWNED.get(name, f"{name}=")
             raise ConfigError(f"LLM: extra holds {name!r}, which crewlite sets itself; use {instead}")
     return unlike
+
+
+def set_later(llm: Any, kind: type, name: str, value: object) -> dict[str, Any]:
+    """Return what an attribute of a model is set to, and others that follow from it, as its constructor makes them.
+
+    Raises what the constructor raises.
+    """
+    taken = inspect.signature(kind).parameters
+    if name not in taken or name == "others":
+        return {name: value}
+    given = {one: getattr(llm, one) for one in taken if one not in _ALONE}
+    made = kind(**given | {name: value})
+    return {one: getattr(made, one) for one in (name, *_FOLLOWING.get(name, ()))}
 
 
 def _meant(name: str, settings: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from crewlite.concurrency import background
 from crewlite.errors import ConfigError, LLMRejected, LLMTimeout, LLMUnavailable, MissingKey, UnknownProvider
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
-from crewlite.llm.arguments import check, full_name, handed_on
+from crewlite.llm.arguments import check, full_name, handed_on, set_later
 from crewlite.llm.base import (
     OFFLINE,
     BaseLLM,
@@ -44,11 +44,8 @@ log = logger("crewlite.llm")
 T = TypeVar("T")
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 _SETTINGS = ("temperature", "top_p", "max_tokens", "stop", "seed", "reasoning_effort", "api_version", "extra_headers")
-_PLAIN = (
-    *("api_version", "temperature", "top_p", "max_tokens", "stop", "seed", "timeout", "idle_timeout"),
-    "max_retries",
-    *("reasoning_effort", "stream"),
-)
+_PLAIN: tuple[str, ...] = ("api_version", "temperature", "top_p", "max_tokens", "stop", "seed", "timeout")
+_PLAIN += ("idle_timeout", "max_retries", "reasoning_effort", "stream")
 _BAD_REQUEST = (400, 422)
 _NO_SETTINGS = ("self", "__class__", "others")  # in the frame of the constructor
 
@@ -126,15 +123,12 @@ class LLM(BaseLLM):
         extra, others = handed_on(extra, others)
         others = check({name: value for name, value in locals().items() if name not in _NO_SETTINGS}, others)
         super().__init__(model)
-        self.base_url = base_url
+        self.base_url, self.api_version = base_url, api_version
         self.api_key = keys.checked(api_key)
-        self.api_version = api_version
         self.temperature, self.top_p, self.max_tokens = temperature, top_p, max_tokens
         self.stop = [stop] if isinstance(stop, str) else list(stop) if stop else None
-        self.seed = seed
-        self.timeout, self.idle_timeout = timeout, idle_timeout
-        self.response_format = response_format
-        self.reasoning_effort = reasoning_effort
+        self.seed, self.timeout, self.idle_timeout = seed, timeout, idle_timeout
+        self.response_format, self.reasoning_effort = response_format, reasoning_effort
         self.fallbacks = _models(fallbacks)
         self.max_retries = max_retries
         self.failure_policy = check_policy(failure_policy, "LLM") if max_retries is None else MaxRetries(max_retries)
@@ -149,6 +143,11 @@ class LLM(BaseLLM):
         self._sees = True
         self._login = keys.Login.of(base_url)
         self._stand_in = offline.OfflineLLM() if model == OFFLINE else None
+
+    def __setattr__(self, name: str, value: object) -> None:
+        is_made = "_stand_in" in vars(self)
+        for one, held in (set_later(self, LLM, name, value) if is_made else {name: value}).items():
+            super().__setattr__(one, held)
 
     def plain_settings(self) -> dict[str, Any] | None:
         """Return the settings that differ from the defaults, without keys.
@@ -247,7 +246,7 @@ class LLM(BaseLLM):
             provider, self._bare = "openai", True
         self._check_key(provider)
         if not self._decided:
-            self.tool_protocol = "native" if provided.calls_tools(library, self.model, provider) else "text"
+            vars(self)["tool_protocol"] = "native" if provided.calls_tools(library, self.model, provider) else "text"
         self._sees = provided.sees(library, self.model)
         self._provider = provider
 

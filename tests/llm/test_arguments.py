@@ -27,6 +27,30 @@ def test_max_retries_is_how_often_a_call_is_made_again():
         LLM("openai/m", max_retries=1, failure_policy=FailurePolicy())
 
 
+def test_a_setting_that_is_set_later_means_what_it_means_to_the_constructor(serve):
+    server = serve(reply(chat("Low water.")), reply(chat("High water.")))
+    llm = LLM("openai/m", api_key="key", base_url="http://nobody:secret@127.0.0.1:9/v1")
+    llm.base_url, llm.stop, llm.fallbacks = server.base_url, "END", ["offline"]
+    assert llm.call("?") == "Low water."
+    assert isinstance(llm.fallbacks[0], LLM)
+    llm.max_retries = 0
+    assert isinstance(llm.failure_policy.decide(Failure("unavailable", "LLMUnavailable", "503"), ()), Abort)
+    llm.failure_policy = FailurePolicy()
+    assert llm.max_retries is None
+    llm.tool_protocol = "text"
+    llm.model = "openai/other"
+    assert (llm.call("?"), llm.tool_protocol) == ("High water.", "text")
+    first, second = (request.body for request in server.requests)
+    assert (first["model"], first["stop"], second["model"]) == ("m", ["END"], "other")
+    llm.model = "offline"
+    assert "no language model was asked" in llm.call("?")
+    for name, value in {"temperature": "hot", "timeout": 0, "max_retries": -1, "model": " "}.items():
+        with pytest.raises(ConfigError, match=f"LLM: {name} is .*; wanted"):
+            setattr(llm, name, value)
+    llm.mine = 3
+    assert (llm.mine, llm.temperature, llm.model) == (3, None, "offline")
+
+
 def test_max_retries_is_recorded_with_the_model_and_rebuilt(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     settings = LLM("openai/m", max_retries=5, temperature=0).plain_settings()
