@@ -214,32 +214,31 @@ class Definition(Described):
         if name not in type(self).model_fields:
             if without_accepted(classes_of(type(self)), {name: value}):
                 super().__setattr__(name, value)
-        elif isinstance(value, Change):
-            self._set(name, lambda: value.of(vars(self)[name]), value)
         elif not (isinstance(value, FieldList) and value is vars(self).get(name)):  # else `+=` has set it already
-            self._set(name, lambda: value)
+            self._set(name, value)
 
-    def _set(self, name: str, make: Callable[[], Any], in_place: Change | None = None) -> None:
-        """Set a field to what `make` returns, which is called again if another thread has set a field meanwhile.
+    def _set(self, name: str, given: Any) -> None:
+        """Set a field to what is given, or make a Change of the list that it keeps.
 
-        `in_place`: the field keeps its list, and the list is changed.
+        The change is made again if another thread has set a field meanwhile.
         """
+        change = given if isinstance(given, Change) else None
         while True:
             with _setting:
                 at_work, before = self._is_at_work(), self._revision
-            value = make()
+            value = change.of(vars(self)[name]) if change else given
             if at_work:  # a callback may assign the same agent again for each task; that changes nothing
                 if value != getattr(self, name):
                     raise ConfigError(_cannot_be_set(type(self), name))
                 return
-            is_half = in_place and in_place.is_half
+            is_half = change and change.is_half
             made = self.model_copy(update={name: FieldList(value)}) if is_half else _made_of(self, {name: value})
             with _setting:
                 if self._is_at_work():
                     raise ConfigError(_cannot_be_set(type(self), name))
                 if self._revision is before:
                     self._revision = threading.get_ident(), object()
-                    self._take_fields(made, None if in_place else name)
+                    self._take_fields(made, None if change else name)
                     object.__setattr__(self, "__pydantic_fields_set__", made.model_fields_set)
                     return
                 if self._revision[0] == threading.get_ident():

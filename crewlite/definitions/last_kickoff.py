@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -35,25 +36,23 @@ class Kickoff:
         return None if outcome is None else (result, self._shown(outcome))
 
 
-_LAST: ContextVar[WeakKeyDictionary[Any, Kickoff] | None] = ContextVar("crewlite_last_kickoff", default=None)
+_LAST: ContextVar[Mapping[Any, Kickoff]] = ContextVar("crewlite_last_kickoff", default=MappingProxyType({}))
 
 
 def keep(kickoffs: Mapping[Any, Kickoff]) -> None:
     """Set the last kickoffs of definitions for this context. `kickoffs` maps definitions to them."""
-    known = WeakKeyDictionary(_LAST.get() or {})  # a copy, as other contexts may share the old one
+    known = WeakKeyDictionary(_LAST.get())  # a copy, as other contexts may share the old one
     known.update(kickoffs)
     _LAST.set(known)
 
 
 def last(definition: object) -> Any:
     """Return the result of a definition's last kickoff in this context; None if there is none."""
-    known = _LAST.get()
-    kickoff = None if known is None else known.get(definition)
-    return None if kickoff is None else kickoff.result()
+    kickoff = _LAST.get().get(definition)
+    return kickoff.result() if kickoff else None
 
 
 def handed_out(definition: object) -> tuple[Any, Any] | None:
     """Return what `Kickoff.handed_out` returns for a definition's last kickoff in this context."""
-    known = _LAST.get()
-    kickoff = None if known is None else known.get(definition)
-    return None if kickoff is None else kickoff.handed_out()
+    kickoff = _LAST.get().get(definition)
+    return kickoff.handed_out() if kickoff else None
