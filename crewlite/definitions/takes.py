@@ -1,4 +1,4 @@
-"""The type of a field that may be given more than it holds, such as a list where it holds a tuple.
+"""The type of a field that may be given more than it holds, such as functions where it holds tools.
 
 Type checkers know such fields as descriptors: an object may be made with whatever the field takes, and code that reads
 the field gets what it holds.
