@@ -87,7 +87,7 @@ def test_inputs_are_fields_of_the_state_or_arguments_of_the_methods_that_begin()
     assert take.kickoff({"given": 1, "topic": "x"}) == (1, 2, "x")
     for inputs, told in [
         ({"given": 1, "topci": "x"}, "its state has no field 'topci'; did you mean 'topic'?"),
-        ({"topic": "x"}, "is missing the input given"),
+        ({"topic": "x"}, "is missing the input given, which a method takes: pass inputs={'given': ...}, or give the"),
         ({"given": 1, "lines": 3}, "the input lines does not fit its state: Input should be a valid list"),
     ]:
         with pytest.raises(ConfigError) as caught:

@@ -72,7 +72,11 @@ class ClassRoot(Root[Outcome]):
         """Raise ConfigError for inputs that are no fields of the state, and for arguments that are missing."""
         self._flow.as_inputs(inputs)
         if missing := [name for name in self._flow.required_inputs() if name not in inputs]:
-            raise ConfigError(f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes")
+            given = ", ".join(f"{name!r}: ..." for name in missing)
+            raise ConfigError(
+                f"flow {self.name!r} is missing the input {', '.join(missing)}, which a method takes: pass "
+                f"inputs={{{given}}}, or give the argument a default"
+            )
 
     def check_beginning(self, inputs: Mapping[str, Any], record: Record) -> None:
         """Raise ConfigError if these inputs make no valid initial state and none made of them is recorded."""
