@@ -192,20 +192,22 @@ def test_a_database_that_was_read_only_names_the_file_beside_it_that_still_is(fo
 
 
 @pytest.mark.skipif(os.name == "nt", reason="permissions of files are others there")
-def test_a_database_in_a_read_only_directory_is_not_read_without_its_log(forbidden):
+def test_a_database_in_a_read_only_directory_is_not_read_without_its_log(tmp_path, forbidden):
+    with opened(SqliteProvider(), str(tmp_path / "runs.db")) as store:
+        store.append([Branch().add(3).commit()])
+        files = {f"runs.db{end}": (tmp_path / f"runs.db{end}").read_bytes() for end in ("", "-wal")}
     with forbidden() as directory:
-        copy = directory / "copy"
-        copy.mkdir()
-        with opened(SqliteProvider(), str(directory / "runs.db")) as store:
-            store.append([Branch().add(3).commit()])
-            for end in ("", "-wal"):
-                shutil.copy(directory / f"runs.db{end}", copy)
-        copy.chmod(0o500)
-        with pytest.raises(StoreError, match="beside it.* or copy all of them"), History(copy / "runs.db") as history:
-            history.runs()
-        copy.chmod(0o700)
-        with History(copy / "runs.db") as history:
-            assert len(history.runs()) == 1
+        for name, data in files.items():
+            (directory / name).write_bytes(data)
+        directory.chmod(0o500)
+        with (
+            pytest.raises(StoreError, match="beside it.* or copy all of them"),
+            History(directory / "runs.db") as found,
+        ):
+            found.runs()
+        directory.chmod(0o700)
+        with History(directory / "runs.db") as found:
+            assert len(found.runs()) == 1
 
 
 def test_a_database_that_lost_its_log_answers_as_it_stood_before_or_says_so(tmp_path):

@@ -19,7 +19,8 @@ from crewlite.lazy import lazy, sqlite3
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import SCHEMA
 from crewlite.state.providers.locations import NO_LOCKS, FileId, exists, file_id
-from crewlite.state.providers.sqlite_reading import FileIds, Readers, file_ids
+from crewlite.state.providers.open_files import FileIds, close_connection, file_ids, move_log
+from crewlite.state.providers.sqlite_reading import Readers
 from crewlite.system import disk
 from crewlite.system.forked import between_forks, rlock
 from crewlite.system.steady_clock import steady
@@ -79,19 +80,17 @@ class Database:
         """
         with between_forks, self._turn:  # in this order: who waits for a turn makes a fork wait, not the reverse
             try:
-                files = file_ids(self._path)
-                if self._file and files[0] != self._file:  # one that is moved after this is written at its new place
-                    raise OSError(
-                        f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
-                        "back, and start the run again"
-                    )
-                if self._connection and files != self._files and not self._connection.in_transaction:
-                    log.warning("%s-wal or -shm was deleted while it was in use: it is made again", self.location)
-                    self.close()  # moves the log to the database, while it is open; deleted, it ends with the process
-                if self._connection is None:
-                    self._connection = self._prepared()
-                with transaction(self._writer, self.run):
-                    yield
+                for last in (False, True):
+                    self._check_place()
+                    if self._connection is None:
+                        self._connection = self._prepared()
+                    with transaction(self._writer, self.run):  # who leaves these files waits for its end
+                        if stored := last or file_ids(self._path) == self._files:
+                            yield
+                    if file_ids(self._path) != self._files:
+                        self._open_again(is_stored=stored and not last)
+                    if stored:
+                        return
             except (sqlite3.Error, UnicodeDecodeError) as error:  # Python may fail at the text of SQLite's own message
                 raise self._failure(error) from error
 
@@ -128,7 +127,7 @@ class Database:
             if not (mine and self._turn.acquire(blocking=False)):  # another thread may be amid a transaction
                 return self.query(sql, parameters)
             try:
-                return self.ask(sql, parameters).fetchall()
+                return self.ask(sql, parameters).fetchall() if self._connection else self.query(sql, parameters)
             except (sqlite3.Error, UnicodeDecodeError) as error:
                 raise self._failure(error) from error
             finally:
@@ -158,9 +157,42 @@ class Database:
             self.readers.close()
             if self._connection is not None:
                 with self.readers.closing:
-                    self._connection.close()
+                    close_connection(self._connection, self._path, self._files)
             self._connection, self._thread = None, 0
             between_forks.idle.discard(self)
+
+    def _check_place(self) -> None:
+        if self._file and file_id(self._path) != self._file:
+            raise OSError(
+                f"{self.location} is gone: it was deleted, moved or replaced while a run was using it. Put it "
+                "back, and start the run again"
+            )
+
+    def _open_again(self, *, is_stored: bool) -> None:
+        """Open the files that are at the path now, as the log or the memory of the database was deleted or replaced.
+
+        `is_stored`: whether a commit was made to the old ones. Raises OSError if nobody knows what became of it.
+        """
+        self._check_place()
+        log.warning("%s-wal or -shm was deleted while it was in use: it is made again", self.location)
+        moved = move_log(self._writer, self._path, self._files)  # while it is open: deleted, it ends with the process
+        for one in [*between_forks.idle]:  # a new connection would share the memory of any other in this process
+            if not isinstance(one, Database):
+                one.close()
+            elif one._file == self._file and one._turn.acquire(blocking=False):
+                try:
+                    one.close()
+                finally:
+                    one._turn.release()
+        self._connection = self._prepared()
+        if not self._files[2]:
+            self.close()
+            raise OSError(f"{self.location}-shm was deleted, and another thread still uses it. Start the run again")
+        if is_stored and not moved:
+            raise OSError(
+                f"{self.location}-wal was deleted during a commit, which may be lost, as another process has begun a "
+                "new one. Start the run again"
+            )
 
     @property
     def _writer(self) -> sqlite3.Connection:
@@ -172,7 +204,7 @@ class Database:
         self._connection, self._thread = disk.connect(self._path, make=not self._file), threading.get_ident()
         between_forks.idle.add(self)
         found = self._path.stat()
-        self._file = found.st_dev, found.st_ino
+        self._file, self._files = (found.st_dev, found.st_ino), file_ids(self._path)
         try:
             if not found.st_size:
                 self.run("PRAGMA auto_vacuum=INCREMENTAL")  # so that `give_back` can return the pages of deleted rows

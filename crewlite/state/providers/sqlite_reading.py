@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crewlite.lazy import sqlite3
-from crewlite.state.providers.locations import FileId, file_id
+from crewlite.state.providers.locations import file_id
+from crewlite.state.providers.open_files import FileIds, close_connection, file_ids
 from crewlite.system import disk
 from crewlite.system.forked import between_forks, lock
-
-FileIds = tuple[FileId | None, FileId | None, FileId | None]
-"""Those of a database, of its log, and of the memory that its connections share; None for what does not exist."""
 
 
 class Readers:
@@ -53,7 +51,7 @@ class Readers:
         """Close the spare connections."""
         with contextlib.suppress(IndexError):
             while True:
-                self._close(self._spare.pop()[0])
+                self._close(*self._spare.pop())
 
     def _take(self) -> tuple[sqlite3.Connection, bool] | None:
         """Take a spare connection to the files that are there; None if there is none. Closes one to other files."""
@@ -61,17 +59,12 @@ class Readers:
             db, files = self._spare.pop()
             if files == file_ids(self._path):
                 return db, True
-            self._close(db)
+            self._close(db, files)
         return None
 
-    def _close(self, db: sqlite3.Connection) -> None:
+    def _close(self, db: sqlite3.Connection, files: FileIds | None = None) -> None:
         with self.closing:
-            db.close()
-
-
-def file_ids(path: Path) -> FileIds:
-    """Return the ids of the files of the database at a path: SQLite does not notice that an open file was replaced."""
-    return file_id(path), file_id(f"{path}-wal"), file_id(f"{path}-shm")
+            close_connection(db, self._path, files or file_ids(self._path))
 
 
 def as_text(data: bytes) -> str:
