@@ -24,8 +24,7 @@ def no_step(address: str, problem: str, record: Record, candidates: Sequence[str
     around = pruned_around(address, finished, begun)
     if address not in begun and (alike := spelt_alike(address, known)):
         meant_here = [at for at in alike if at in others] or [at for at in others if alike[0] in outers(at)]
-        if meant_here or candidates is None:
-            return RefError(address, f"{problem}; {did_you_mean([*meant_here, *alike][0])}", [*meant_here, *others])
+        return RefError(address, f"{problem}; {did_you_mean([*meant_here, *alike][0])}", [*meant_here, *others])
     if around:
         why = ": it was edited" if finished[around].edited else "; a prune drops the rest"
         return RefError(address, f"is inside {around}, of which only the outcome is recorded{why}")
