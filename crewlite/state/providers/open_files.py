@@ -83,10 +83,9 @@ def _log_kept(db: sqlite3.Connection, path: Path) -> Iterator[None]:
         yield
         return
     log, other_name = Path(f"{path}-wal"), Path(f"{path}-wal-{new_id()}")
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(OSError):  # nobody has begun one, or the file system knows no second names
         os.link(log, other_name)  # no write: it has a second name while SQLite may remove the first
     yield
-    if log.exists():
-        disk.remove(other_name)
-    elif other_name.exists():
-        disk.rename(other_name, log)
+    with contextlib.suppress(FileExistsError, FileNotFoundError):  # SQLite has left the log, or it had no other name
+        os.link(other_name, log)  # which takes no name from a log that has been begun meanwhile, as a rename would
+    disk.remove(other_name)
