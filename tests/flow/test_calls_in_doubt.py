@@ -42,6 +42,30 @@ def test_all_calls_in_doubt_are_named_at_once_and_one_kickoff_settles_them(memor
     assert sorted(ran) == ["ann", "bob", "cyd"]
 
 
+def test_a_call_that_was_cut_again_is_told_with_those_whose_decision_was_not_used_yet(memory, ran):
+    @step(effect="once")
+    def pay(who):
+        ran.append(who)
+        raise ConnectionError(who)
+
+    @flow(checkpoint=memory())
+    def shop():
+        if ran:
+            return [pay("ann"), pay("bob")]
+        both = pay.map(["ann", "bob"])  # so that both are cut
+        return [each.result() for each in both]
+
+    decided = {"run_id": "one", "rerun": ["step:pay", "step:pay#2"]}
+    with pytest.raises(ConnectionError):
+        shop.kickoff(run_id="one")
+    with pytest.raises(ConnectionError):
+        shop.kickoff(**decided)
+    assert sorted(ran) == ["ann", "ann", "bob"]
+    with pytest.raises(InDoubt, match=r"rerun=\['step:pay!2', 'step:pay#2'\] for those that did not") as stopped:
+        shop.kickoff(**decided)
+    assert stopped.value.others == {"step:pay#2": 1}
+
+
 @pytest.fixture
 def hangs(on_disk):
     """Kickoffs of a flow and a crew whose payment, which may happen once, does not end in time."""

@@ -208,10 +208,12 @@ class Run:
         return InDoubt(address, what, failed, arguments, times, others=others, kind=kind, run_id=run_id, branch=branch)
 
     def _in_doubt_beside(self, address: str) -> dict[str, int]:
-        """Return the other calls at which this or the next kickoff stops with InDoubt, and how often each was begun."""
-        undecided = self.doubts - self.answers.keys() - {address, *outers(address)}
-        found = {at: times for at, times in unsettled(self.record).items() if at in undecided}
-        return {at: times for at, times in found.items() if self.rerun.get(at) != times}
+        """Return the other calls at which the next kickoff stops with InDoubt, and how often each was begun.
+
+        Also those that this kickoff decides about: it has not used that, and the next one is given its own.
+        """
+        others = self.doubts - {address, *outers(address)}
+        return {at: times for at, times in unsettled(self.record).items() if at in others}
 
     @property
     def durability(self) -> Durability:
