@@ -13,12 +13,19 @@ from crewlite.flow import ask, flow, step
 from crewlite.testing import ScriptedLLM
 
 
-def test_all_calls_in_doubt_are_named_at_once_and_one_kickoff_settles_them(memory, ran):
+@pytest.fixture
+def pay(ran):
+    """A step that may happen once, and does not come to its end."""
+
     @step(effect="once")
     def pay(who):
         ran.append(who)
         raise ConnectionError(who)
 
+    return pay
+
+
+def test_all_calls_in_doubt_are_named_at_once_and_one_kickoff_settles_them(memory, ran, pay):
     @flow(checkpoint=memory())
     def shop():
         asked = pay.map(["ann", "bob", "cyd"])
@@ -42,12 +49,7 @@ def test_all_calls_in_doubt_are_named_at_once_and_one_kickoff_settles_them(memor
     assert sorted(ran) == ["ann", "bob", "cyd"]
 
 
-def test_a_call_that_was_cut_again_is_told_with_those_whose_decision_was_not_used_yet(memory, ran):
-    @step(effect="once")
-    def pay(who):
-        ran.append(who)
-        raise ConnectionError(who)
-
+def test_a_call_that_was_cut_again_is_told_with_those_whose_decision_was_not_used_yet(memory, ran, pay):
     @flow(checkpoint=memory())
     def shop():
         if ran:
