@@ -43,13 +43,18 @@ class KnowledgeMissing(ConfigError, FileNotFoundError):
 
     code = "knowledge_missing"
 
-    def __init__(self, path: str, looked: Sequence[str]) -> None:
+    def __init__(self, path: str, looked: Sequence[str], directory: str | None = None) -> None:
+        """`looked`: where the file was looked for; `directory`: the one of these that is a directory."""
         ways = " and at ".join(repr(cut(way, 100)) for way in looked)
         found = f"There is no knowledge file {cut(path, 100)!r}: looked for it at {ways}, from the working directory"
         page = "For a web page, write a KnowledgeSource whose load_content fetches the text"
         text = "Pass a text as StringKnowledgeSource(content=...)"
-        super().__init__(f"{found}. {page if path.startswith(('http://', 'https://')) else text}")
-        self.path, self.looked = path, tuple(looked)
+        hint = page if path.startswith(("http://", "https://")) else text
+        if directory is not None:
+            found = f"{cut(directory, 100)!r} is a directory; a source of knowledge wants files"
+            hint = f"Pass its files, such as [*Path({directory!r}).glob('*.md')]"
+        super().__init__(f"{found}. {hint}")
+        self.path, self.looked, self.directory = path, tuple(looked), directory
 
 
 class NoModel(ConfigError):

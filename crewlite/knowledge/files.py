@@ -25,7 +25,8 @@ def located(path: str | Path) -> Path:
     for way in ways:
         if os.path.isfile(way):  # False for what no path can be, such as a long text
             return way
-    raise KnowledgeMissing(str(path), [str(way) for way in dict.fromkeys(ways)])
+    directory = next((str(way) for way in ways if path and os.path.isdir(way)), None)
+    raise KnowledgeMissing(str(path), [str(way) for way in dict.fromkeys(ways)], directory)
 
 
 def text_of(path: Path) -> str:

@@ -77,6 +77,21 @@ def test_a_text_is_looked_for_in_the_folder_knowledge_first_and_a_path_where_it_
         assert (type(missing.value), missing.value.path) == (KnowledgeMissing, "c.md")
 
 
+@pytest.mark.parametrize(
+    ("path", "found"), [(".", "knowledge"), ("notes", "knowledge/notes"), (Path("notes"), "notes")]
+)
+def test_a_directory_in_the_place_of_a_file_is_told_as_one(path, found):
+    Path("knowledge/notes").mkdir(parents=True)
+    Path("notes").mkdir()
+    advice = f"[*Path('{found}').glob('*.md')]"
+    told = f"'{found}' is a directory; a source of knowledge wants files. Pass its files, such as {advice}"
+    with pytest.raises(KnowledgeMissing) as missing:
+        FileKnowledgeSource(file_paths=path)
+    assert str(missing.value) == told
+    Path(found, "a.md").write_text("High water at noon.")
+    assert passages(FileKnowledgeSource(file_paths=eval(advice)))
+
+
 @pytest.mark.parametrize("text", ["High water at noon. " * 500, "a\0b", "", "\ud800"])
 def test_a_text_in_the_place_of_a_path_is_told_as_one(text):
     with pytest.raises(KnowledgeMissing, match=r"Pass a text as StringKnowledgeSource\(content=") as told:
