@@ -188,7 +188,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
                 problems.append(f"task {task.title!r} has no agent: Task(..., agent=...)")
             for other in task.context or ():
                 if other not in earlier:
-                    problems.append(f"task {task.title!r} builds on {other.title!r}, which {self._where_is(other)}")
+                    problems.append(f"task {task.title!r} builds on {other.title!r}, which {self._where(other, task)}")
             problems += self._out_of_reach(task, people)
             earlier.add(task)
         if self.tasks and isinstance(self.tasks[0], ConditionalTask):
@@ -198,10 +198,10 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
         if problems:
             raise ConfigError("; ".join(problems))
 
-    def _where_is(self, task: Task) -> str:
-        """Return in words where a task is that an earlier one in the list builds on."""
+    def _where(self, task: Task, builder: Task) -> str:
+        """Return in words where a task is that `builder` builds on, and that no earlier one in the list is."""
         if task in self.tasks:
-            return "comes later"
+            return "is the task itself: take it out of its context" if task is builder else "comes later"
         namesake = task.name and any(one.name == task.name for one in self.tasks)
         return f"is not in this crew{', though another task of that name is: build on that one' if namesake else ''}"
 

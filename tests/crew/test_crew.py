@@ -152,6 +152,11 @@ def test_tasks_that_build_on_each_other_are_refused():
     one.context, other.context = [other], [one]
     with pytest.raises(ConfigError, match="task 'one' builds on 'other', which comes later"):
         Crew(tasks=[one, other])
+    one.context = [one]
+    with pytest.raises(
+        ConfigError, match="task 'one' builds on 'one', which is the task itself: take it out of its context$"
+    ):
+        Crew(tasks=[one, other])
 
 
 def test_twins_are_two():
