@@ -18,12 +18,11 @@ from crewlite.errors import InDoubt
 from crewlite.ids import now
 from crewlite.kinds import Kind
 from crewlite.lazy import asyncio
-from crewlite.step_parts import Cached, Call, Drift, Effect, Intent, Limit, Recorded
-from crewlite.usage import NO_USAGE, Usage, UsageRecord
+from crewlite.step_parts import NO_POLICIES, Cached, Call, Drift, Effect, Intent, Limit, ModelCall, Policies, Recorded
+from crewlite.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from crewlite.recovery.guards import Guard, Shared
-    from crewlite.recovery.port import Policy
     from crewlite.recovery.remedy import Remedy
     from crewlite.recovery.types import RecoveryContext
 
@@ -96,25 +95,13 @@ class Step(Generic[T]):
     """The limit in seconds of one attempt."""
     deadline: float | None = None
     """The limit in seconds of all attempts together, from the first start of the step, across resumes."""
-    failure_policy: Policy | None = None
-    """Decides on every failure of this step, also on one that a step inside it caused."""
-    inherits: bool = False
-    """Whether a step without a `failure_policy` is decided on by the nearest enclosing `child_policy`, except failures
-    that a policy of a step inside has already decided on."""
-    child_policy: Policy | None = None
-    """The policy for this step and all steps inside it that inherit."""
-    overruled_policy: Policy | None = None
-    """A policy that `child_policy` replaces, as a task's replaces its agent's. Its guards still apply."""
-    refuses: Callable[[Remedy], str] | None = None
-    """Returns why a remedy cannot be applied to this step; "" if it can."""
+    policies: Policies = NO_POLICIES
     may_report: bool = False
     """Whether code in the step, and in all steps inside it, may report on its work to the next attempt (`sayings`)."""
     compensate: Callable[[T], Any] | None = None
     """Undoes the side effects of the step, given its outcome."""
     failure: Callable[[T], Exception | None] | None = None
     """Returns the failure that an outcome reports, or None. A policy may retry it as it would an exception."""
-    fallbacks: int = 0
-    """The number of fallbacks. The work uses as many of them as there are `Fallback` remedies in `Scope.past`."""
     cache: Cached | None = None
     """The cache entry through which runs of the same store share the outcome; None to share nothing."""
     answer: Callable[[Any], T] | None = None
@@ -155,10 +142,8 @@ class Step(Generic[T]):
     rests_on_more: bool = False
     """Whether the outcome depends on more than the question, as a person's answer does: it is then reused only while
     the questions of the enclosing steps, and what their models have heard, are the same."""
-    asked_model: Callable[[], str] | None = None
-    """Of a model call: returns the model of the current attempt, which may be a fallback."""
-    usage_of_failure: Callable[[], UsageRecord | None] | None = None
-    """Of a model call: returns the usage of a failed attempt, whose reply was no answer; None if no reply came."""
+    model_call: ModelCall | None = None
+    """The call of a model, if the step is one."""
 
     @property
     def title(self) -> str:

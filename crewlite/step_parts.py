@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from crewlite.usage import UsageRecord
+
+if TYPE_CHECKING:
+    from crewlite.recovery.port import Policy
+    from crewlite.recovery.remedy import Remedy
 
 Json = Any
 
@@ -41,6 +48,39 @@ class Limit(NamedTuple):
     counts_inside: bool = False
     """Whether steps inside a step with this limit count too: one at a time shares the slot of the outer step, and each
     that runs beside that one takes a slot of its own."""
+
+
+class ModelCall(Protocol):
+    """What the engine asks a step that calls a model."""
+
+    @property
+    def fallbacks(self) -> int:
+        """The number of fallbacks. The work uses as many of them as there are `Fallback` remedies in `Scope.past`."""
+
+    def asked_model(self) -> str:
+        """Return the model of the current attempt, which may be a fallback."""
+
+    def usage_of_failure(self) -> UsageRecord | None:
+        """Return the usage of a failed attempt, whose reply was no answer; None if no reply came."""
+
+
+class Policies(NamedTuple):
+    """Who decides on the failures of a step and of the steps inside it."""
+
+    own: Policy | None = None
+    """Decides on every failure of this step, also on one that a step inside it caused."""
+    inherits: bool = False
+    """Whether a step without a policy of its `own` is decided on by the nearest policy `inside` of this step or of one
+    around it, except failures that a policy of a step inside has already decided on."""
+    inside: Policy | None = None
+    """The policy for this step and all steps inside it that inherit."""
+    overruled: Policy | None = None
+    """A policy that `inside` replaces, as a task's replaces its agent's. Its guards still apply."""
+    refuses: Callable[[Remedy], str] | None = None
+    """Returns why a remedy cannot be applied to this step; "" if it can."""
+
+
+NO_POLICIES, INHERITED = Policies(), Policies(inherits=True)
 
 
 class Intent(NamedTuple):

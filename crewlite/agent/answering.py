@@ -21,6 +21,7 @@ from crewlite.durable import Step
 from crewlite.events.family import FamilyEvents
 from crewlite.lazy import lazy
 from crewlite.llm.base import Message
+from crewlite.step_parts import Policies
 
 if TYPE_CHECKING:
     from crewlite.agent import reasoning
@@ -89,10 +90,9 @@ def answering(
         decode=decode,
         with_usage=lambda result, usage: result.model_copy(update={"token_usage": usage, "own_usage": usage}),
         budgets=(agent.budget,),
-        failure_policy=agent.retries,
-        inherits=True,
-        child_policy=agent.failure_policy,
-        refuses=partial(refused, job.tools),
+        policies=Policies(
+            own=agent.retries, inherits=True, inside=agent.failure_policy, refuses=partial(refused, job.tools)
+        ),
         texts={"goal": persona.goal, "backstory": persona.backstory, **digests(passages)},
     )
 

@@ -23,6 +23,7 @@ from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import Message
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.steps.callbacks import called, name_of
+from crewlite.step_parts import INHERITED
 from crewlite.texts import templates
 from crewlite.texts.wording import cut, what_is
 
@@ -119,7 +120,7 @@ class _Check:
             decode=self._decoded,
             round_trip=True,
             effect="idempotent",
-            inherits=True,
+            policies=INHERITED,
             drift="rerun",
             label=None if self.guard.text else self.guard.title,
         )

@@ -21,6 +21,7 @@ from crewlite.encoding import codec
 from crewlite.events.family import FamilyEvents
 from crewlite.kinds import Kind
 from crewlite.llm.base import REMINDER, Message
+from crewlite.step_parts import INHERITED
 from crewlite.texts import templates
 
 _ATTEMPTS = 3  # plans, until one is ready, where no setting says
@@ -192,5 +193,5 @@ def _step(kind: Kind, act: Callable[[], Any], model: type[Any], step_events: Fam
         events=step_events,
         encode=lambda value: codec.encode(value.model_dump(mode="json")),
         decode=lambda data: model.model_validate(codec.decode(data)),
-        inherits=True,
+        policies=INHERITED,
     )

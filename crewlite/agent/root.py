@@ -156,7 +156,8 @@ class AgentRoot(Root[LiteAgentOutput]):
         if self.address:
             return dataclasses.replace(step, kind=kinds.TURN, question=conversation.question(self._number))
         work = partial(self._all_turns, conversation, more)
-        return dataclasses.replace(step, work=work, failure_policy=None, budgets=())  # the turn has its own
+        policies = step.policies._replace(own=None)  # the turn has its own, and its own budgets
+        return dataclasses.replace(step, work=work, policies=policies, budgets=())
 
     async def _all_turns(self, conversation: Conversation, more: dict[str, Any]) -> LiteAgentOutput:
         """Answer the last turn. Earlier turns are answered from the record, unless a fork has changed them.

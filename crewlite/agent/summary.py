@@ -17,6 +17,7 @@ from crewlite.llm.base import OVERFLOW, REMINDER, Message
 from crewlite.llm.call import call_step
 from crewlite.llm.parts import text_of
 from crewlite.llm.protocol import without_calls
+from crewlite.step_parts import INHERITED
 from crewlite.texts import templates
 
 _EVENTS = (
@@ -69,7 +70,7 @@ def _step(persona: Persona, old: list[Message]) -> Step[str]:
             of_start=lambda: {"messages": len(old)},
             of_outcome=lambda text: {"summary": text},
         ),
-        inherits=True,
+        policies=INHERITED,
     )
 
 

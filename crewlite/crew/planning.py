@@ -19,7 +19,7 @@ from crewlite.encoding import codec
 from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import BaseLLM, Message
 from crewlite.state.format.record import Record
-from crewlite.step_parts import Drift
+from crewlite.step_parts import INHERITED, Drift
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.texts import templates
 
@@ -59,7 +59,7 @@ def plan_step(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask], *, address:
         decode=codec.decode,
         placeholder=lambda: [""] * len(tasks),
         address=address,
-        inherits=True,
+        policies=INHERITED,
         drift=drift,
     )
 

@@ -26,6 +26,7 @@ from crewlite.runtime.steps.run import Run
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.addresses import around
 from crewlite.state.format.record import Record
+from crewlite.step_parts import Policies
 from crewlite.task.assignment import Assignment, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.usage import NO_USAGE, Usage
@@ -73,7 +74,7 @@ class Kickoff:
             encode=self._encode,
             decode=self._decode,
             with_usage=self._with_usage,
-            child_policy=self.crew.failure_policy,
+            policies=Policies(inside=self.crew.failure_policy),
             budgets=(self.crew.budget,),
         )
 

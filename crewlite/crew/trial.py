@@ -30,6 +30,7 @@ from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
+from crewlite.step_parts import INHERITED
 from crewlite.texts import templates
 
 B = TypeVar("B", bound=BaseModel)
@@ -127,7 +128,7 @@ class Judge(Generic[B]):
             events=step_events,
             encode=lambda value: codec.encode(value.model_dump()),
             decode=lambda data: self.shape.model_validate(codec.decode(data)),
-            inherits=True,
+            policies=INHERITED,
             drift="rerun",
             round_trip=True,
         )

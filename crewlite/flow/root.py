@@ -17,7 +17,7 @@ from crewlite.flow.options import question_of, warn_of_refused
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.executors import EXECUTORS, Job
 from crewlite.runtime.steps.run import Run
-from crewlite.step_parts import Limit
+from crewlite.step_parts import Limit, Policies
 from crewlite.usage import Usage
 
 Flow = FlowFunction[Any, Any]
@@ -102,11 +102,9 @@ class FlowRoot(Root[Returned]):
             strict_replay=True,
             round_trip=True,
             drift="rerun",
-            failure_policy=flow.remedies,
             deadline=flow.deadline,
-            child_policy=flow.policy,
+            policies=Policies(flow.remedies, inherits=flow.may_report, inside=flow.policy),
             may_report=flow.may_report,
-            inherits=flow.may_report,
         )
 
 

@@ -37,7 +37,7 @@ from crewlite.flow.reuse import CacheKeys, Inside, code_of, dependencies, lifeti
 from crewlite.runtime.people.question import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, requested, runs_here, settled
 from crewlite.state.reading.fitting import Typed, converted
-from crewlite.step_parts import Effect, Limit
+from crewlite.step_parts import Effect, Limit, Policies
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -185,10 +185,8 @@ class StepFunction(Generic[P, R, V]):
             cache=None if refused or not self._reuse else self._reuse.at(question),
             effect=self._effect,
             timeout=self._how.timeout,
-            failure_policy=self._how.remedies,
+            policies=Policies(self._how.remedies, inherits=True, inside=self._how.policy),
             compensate=self._how.compensate,
-            inherits=True,
-            child_policy=self._how.policy,
             strict_replay=True,
             round_trip=True,
             label=self.type,

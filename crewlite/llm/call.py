@@ -30,7 +30,7 @@ from crewlite.llm.parts import check_sees
 from crewlite.recovery import Fallback, GuardedCall
 from crewlite.recovery.guards import UNGUARDED, guarding, guards_inside
 from crewlite.recovery.port import Policy, check_policy
-from crewlite.step_parts import Intent
+from crewlite.step_parts import Intent, Policies
 from crewlite.usage import Usage, UsageRecord
 
 if TYPE_CHECKING:
@@ -82,13 +82,10 @@ def call_step(
         encode=recorded,
         decode=read_back,
         usage=call.usage,
-        usage_of_failure=call.usage_of_failure,
         provenance={"model": llm.model, "template": template},
-        inherits=True,
-        child_policy=policy,
-        fallbacks=len(call.models) - 1,
+        policies=Policies(inherits=True, inside=policy),
         intends=intends,
-        asked_model=call.asked_model,
+        model_call=call,
     )
 
 
@@ -154,6 +151,10 @@ class _Call:
         """
         used, self.used = None if self.used is None else self.usage(None), None
         return used
+
+    @property
+    def fallbacks(self) -> int:
+        return len(self.models) - 1
 
     def asked_model(self) -> str:
         return self.asked.model

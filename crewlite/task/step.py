@@ -25,7 +25,7 @@ from crewlite.lazy import lazy
 from crewlite.llm.base import Message
 from crewlite.llm.parts import with_pictures
 from crewlite.runtime.steps.callbacks import call_back, callback_step, called
-from crewlite.step_parts import Drift
+from crewlite.step_parts import Drift, Policies
 from crewlite.task.assignment import ContextItem, FilledTask
 from crewlite.task.output import TaskOutput
 from crewlite.task.output_file import write
@@ -117,11 +117,13 @@ def task_step(
         placeholder=lambda: filled.output(Answer("")),
         address=address,
         budgets=filled.assignment.budgets,
-        failure_policy=agent.retries,
-        inherits=True,
-        child_policy=task.failure_policy or agent.failure_policy,
-        overruled_policy=agent.failure_policy,
-        refuses=lambda remedy: refused(filled.tools, remedy),
+        policies=Policies(
+            own=agent.retries,
+            inherits=True,
+            inside=task.failure_policy or agent.failure_policy,
+            overruled=agent.failure_policy,
+            refuses=lambda remedy: refused(filled.tools, remedy),
+        ),
         drift=drift,
         checkpoint=agent.checkpoint if task.checkpoint is None else task.checkpoint,
     )

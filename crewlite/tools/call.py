@@ -18,7 +18,7 @@ from crewlite.ids import now
 from crewlite.llm.base import ToolCall
 from crewlite.recovery import EarlierCall, GuardedCall
 from crewlite.recovery.guards import UNGUARDED, VETOES, guarding
-from crewlite.step_parts import Effect, Intent
+from crewlite.step_parts import Effect, Intent, Policies
 from crewlite.texts import tracebacks
 from crewlite.texts.logs import logger
 from crewlite.tools.approval import Verdict
@@ -122,8 +122,7 @@ def call_step(
         answer=lambda value: ToolResult(as_text(value)),
         address=address,
         effect=effect,
-        inherits=True,
-        child_policy=tool.failure_policy if tool else None,
+        policies=Policies(inherits=True, inside=tool.failure_policy if tool else None),
         failure=lambda result: result.raised,
     )
 

@@ -32,6 +32,7 @@ from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.kept import Order
 from crewlite.state.format.operations import without_items
 from crewlite.state.values.bag import StepState
+from crewlite.step_parts import Policies
 from crewlite.texts.logs import logger
 
 log = logger("crewlite.flow")
@@ -230,10 +231,8 @@ class Drive:
             provenance={"by": trigger} if trigger else {},
             effect="idempotent",
             timeout=None if method.feedback else how.timeout,
-            failure_policy=None if method.feedback else how.remedies,
-            inherits=True,
+            policies=Policies(None if method.feedback else how.remedies, inherits=True, inside=how.policy),
             compensate=how.compensate,
-            child_policy=how.policy,
             strict_replay=True,
             round_trip=True,
             after=after,

@@ -30,6 +30,7 @@ from crewlite.ids import now
 from crewlite.llm.models import resolve_llm
 from crewlite.runtime.people.human import question_step
 from crewlite.runtime.steps.future import requested
+from crewlite.step_parts import INHERITED
 from crewlite.texts import templates
 
 
@@ -41,7 +42,8 @@ async def reviewed(
     assert feedback
     how = method.execution  # its options are about the work, not the person
     doing = _step(flow, name, lambda: method.call(flow, args, kwargs), None)
-    made = dataclasses.replace(doing, timeout=how.timeout, failure_policy=how.remedies, rests_on_more=True)
+    policies = INHERITED._replace(own=how.remedies)
+    made = dataclasses.replace(doing, timeout=how.timeout, policies=policies, rests_on_more=True)
     output = await scope.step(made)
     question = feedback.question(original(flow), flow.run_name, name, output)
     address = scope.reserve_address(kinds.HUMAN.name, name)
@@ -90,7 +92,7 @@ def _step(flow: Flow[Any], name: str, does: Any, question: Any, given: object = 
         encode=encoded,
         decode=codec.decode,
         effect="idempotent",
-        inherits=True,
+        policies=INHERITED,
         strict_replay=True,
         round_trip=True,
     )

@@ -31,7 +31,7 @@ from crewlite.state.format.addresses import BEGINNING
 from crewlite.state.format.earlier import inputs_at
 from crewlite.state.format.record import Record
 from crewlite.state.format.turns import ID
-from crewlite.step_parts import Limit
+from crewlite.step_parts import Limit, Policies
 
 
 class ClassRoot(Root[Outcome]):
@@ -127,7 +127,7 @@ class ClassRoot(Root[Outcome]):
             round_trip=True,
             own_state=True,
             drift="rerun",
-            child_policy=flow.failure_policy,
+            policies=Policies(inside=flow.failure_policy),
         )
 
     async def _driven(self, inputs: Mapping[str, Any]) -> Outcome:

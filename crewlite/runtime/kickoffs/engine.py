@@ -184,9 +184,8 @@ async def _as_separate_run(scope: StepScope, root: Root[T], request: Request, st
 
     step, paid = root.step(dict(request.inputs or {}), None), request.progress
     usage = lambda _: paid.usage.to_record()  # noqa: E731 - the usage is known only when the run has ended
-    silent = replace(
-        step, work=work, events=FamilyEvents.silent(root.source), usage=usage, failure_policy=None, inherits=False
-    )
+    policies = step.policies._replace(own=None, inherits=False)
+    silent = replace(step, work=work, events=FamilyEvents.silent(root.source), usage=usage, policies=policies)
     value = await inside(scope, root, request, silent, own=True)
     scope.run.separate.pop(address, None)  # its usage is recorded now
     return replace(ended[-1], value=value)

@@ -17,7 +17,7 @@ from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
 from crewlite.events.family import FamilyEvents
 from crewlite.kinds import Kind
-from crewlite.step_parts import Drift
+from crewlite.step_parts import INHERITED, Drift
 from crewlite.tools.naming import address_name
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def callback_step(
         round_trip=round_trip,
         drift=drift,
         effect="idempotent",
-        inherits=True,
+        policies=INHERITED,
         label=label,
     )
 

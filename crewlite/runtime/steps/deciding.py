@@ -290,8 +290,8 @@ def _of_step(frame: Frame) -> dict[str, Any]:
 
 
 def _name(frame: Frame) -> str:
-    asked_model = frame.own_step.asked_model
-    return asked_model() if asked_model else frame.origin.name
+    call = frame.own_step.model_call
+    return call.asked_model() if call else frame.origin.name
 
 
 async def _risen(frame: Frame, risen: Attempt, error: Exception) -> Decided:
@@ -314,7 +314,7 @@ async def _risen(frame: Frame, risen: Attempt, error: Exception) -> Decided:
 async def _applied(frame: Frame, decision: Decided) -> Decided:
     """Return the decision with the finished steps that its remedy makes void. A Compensate undoes them first."""
     record, remedy, prefix = frame.run.record, decision.remedy, frame.children.prefix
-    if frame.own_step.refuses and (why := frame.own_step.refuses(remedy)):
+    if (refuses := frame.own_step.policies.refuses) and (why := refuses(remedy)):
         return replace(decision, remedy=Escalate(why, type=remedy.type))
     if not isinstance(remedy, Compensate):
         return replace(decision, void=tuple(remedies.void_by(record, remedy, prefix)))
@@ -339,19 +339,20 @@ def _policy(frame: Frame, causes: Sequence[str]) -> Policy | None:
 
     Only the step's own policy may repeat a call with effect="once".
     """
-    step = frame.own_step
-    if step.failure_policy or not step.inherits:
-        return step.failure_policy
+    step, policies = frame.own_step, frame.own_step.policies
+    if policies.own or not policies.inherits:
+        return policies.own
     if any(was_decided(frame.run.record, at) for at in causes):
         return None
     if step.effect == "once":
-        return step.child_policy
+        return policies.inside
     return frame.inherited.policy or (DEFAULT if step.kind.asks_model else None)
 
 
 def _failure(frame: Frame, error: Exception, past: Sequence[Remedy], said: SaidRecord | None) -> Failure:
     record, address = frame.run.record, frame.address
-    left = frame.own_step.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past)
+    call = frame.own_step.model_call
+    left = call.fallbacks - sum(isinstance(remedy, Fallback) for remedy in past) if call else 0
     inside, beside = frame.children.prefix, frame.outer.children.prefix
     return replace(
         _masked(frame, Failure.of(for_author(frame, error) or error, address, left)),

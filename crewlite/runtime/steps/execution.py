@@ -141,7 +141,7 @@ class Execution(Generic[T]):
         return FailedAttempt(error, _ms(clock), self._said(frame), has_outcome=True, outcome=value)
 
     def _raised(self, frame: Frame, error: Exception, clock: float) -> FailedAttempt:
-        usage = self.step.usage_of_failure() if self.step.usage_of_failure else None
+        usage = self.step.model_call.usage_of_failure() if self.step.model_call else None
         return FailedAttempt(error, _ms(clock), self._said(frame), usage=usage)
 
     async def _prepared(self) -> tuple[T, OutcomeFacts] | None:

@@ -69,8 +69,8 @@ def described(frame: Frame, failed: FailedAttempt, error: Exception) -> ErrorRec
         description["for_author"] = True
     if frame.is_changed_inside():
         description["holds"] = frame.run.record.base + 1
-    if frame.own_step.asked_model:
-        description["model"] = frame.own_step.asked_model()
+    if call := frame.own_step.model_call:
+        description["model"] = call.asked_model()
     if failed.usage:
         description["usage"] = failed.usage
     return description

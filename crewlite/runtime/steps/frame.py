@@ -50,7 +50,7 @@ class Inherited(NamedTuple):
     limits: tuple[Limit, ...] = ()
     """Limits on how many steps run at once, which apply to every step inside."""
     policy: Policy | None = None
-    """The failure policy of the steps inside with `Step.inherits`."""
+    """The failure policy of the steps inside that inherit."""
     guards: tuple[Guard, ...] = ()
     """The guards of this step's policy and of those around it, outermost first."""
     budgets: tuple[HeldBudget, ...] = ()
@@ -67,9 +67,9 @@ class Inherited(NamedTuple):
         mode, policy, guards = self.mode, self.policy, self.guards
         if mode.strict_replay is not step.strict_replay:
             mode = dataclasses.replace(mode, strict_replay=step.strict_replay)
-        if step.child_policy is not None:
-            policy = nearest(step.child_policy, policy)
-            guards = guards_inside(guards, step.overruled_policy, step.child_policy)
+        if (inside := step.policies.inside) is not None:
+            policy = nearest(inside, policy)
+            guards = guards_inside(guards, step.policies.overruled, inside)
         return Inherited(
             mode,
             self.limits + step.inherited_limits,

@@ -19,6 +19,7 @@ from crewlite.runtime.steps.callbacks import called
 from crewlite.runtime.steps.frame import Frame
 from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.outcome import Outcome
+from crewlite.step_parts import Policies
 from crewlite.texts.logs import logger
 
 log = logger("crewlite.run")
@@ -86,5 +87,5 @@ def _step(frame: Frame, outcome: Outcome, compensator: Callable[[Any], Any]) -> 
         question=asked,
         events=FamilyEvents.plain(compensator, kinds.COMPENSATION, name),
         effect="idempotent",
-        failure_policy=DEFAULT,
+        policies=Policies(DEFAULT),
     )
