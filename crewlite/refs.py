@@ -30,9 +30,7 @@ def as_run_id(run_id: object, kind: str = "run_id") -> str:
 
     `kind`: what the error calls it.
     """
-    if run_id == "main":
-        raise ConfigError(f"{kind} 'main' is taken: the ref 'main' means the branch of that name. Choose another")
-    return check_name(kind, _text_of(run_id))
+    return check_name(kind, _text_of(run_id), taken="main")
 
 
 def as_operation_id(operation_id: object) -> str:
@@ -52,15 +50,20 @@ def _text_of(given: object) -> object:
     return str(given) if isinstance(given, UUID) else given
 
 
-def check_name(kind: str, name: object, *, slashes: bool = False) -> str:
-    """Return `name` if it may name a run or, with `slashes`, a branch. Raises ConfigError, naming `kind`, otherwise."""
+def check_name(kind: str, name: object, *, slashes: bool = False, taken: str = "") -> str:
+    """Return `name` if it may name a run or, with `slashes`, a branch. Raises ConfigError, naming `kind`, otherwise.
+
+    `taken`: a name that is refused as well, as a ref means something else by it.
+    """
     if not isinstance(name, str):
         hint = f", such as {kind}='{name}'" if isinstance(name, int) else ""
         raise ConfigError(f"{kind} is {name!r}, which is {type(name).__name__}; wanted a text{hint}")
-    if not (_NAMES if slashes else _NAME).fullmatch(name):
+    if name == taken or not (_NAMES if slashes else _NAME).fullmatch(name):
+        others = f"'.', 'latest' or {taken!r}" if taken else "'.' or 'latest'"
         raise ConfigError(
             f"{kind} {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -"
-            f"{' (parts joined by /)' if slashes else ''}, not starting with '-', no '..', not 'latest'."
+            f"{' (parts joined by /)' if slashes else ''}, not starting with '-', no '..', and not {others}, "
+            f"which mean something else."
         )
     return name
 

@@ -134,13 +134,18 @@ def test_a_part_of_an_id_that_may_be_the_name_of_a_run_names_no_checkpoint(locat
         assert history.checkpoint(found[-8:]).id == history.checkpoint(found).id == found
 
 
-def test_no_run_is_named_like_the_branch_that_all_runs_have():
+def test_a_name_that_no_run_can_have_is_refused_with_all_that_is():
     @flow(checkpoint=True)
     def order() -> int:
         return 1
 
-    with pytest.raises(ConfigError, match="'main'"):
-        order.kickoff(run_id="main")
+    for name in ("main", "latest", ".", "a/b", "-a", "a..b", "", "a" * 101):
+        with pytest.raises(ConfigError) as refused:
+            order.kickoff(run_id=name)
+        assert str(refused.value) == (
+            f"run_id {name!r} is not a usable name. Wanted: 1 to 100 of A-Z a-z 0-9 . _ -, not starting with '-', no '..', "
+            f"and not '.', 'latest' or 'main', which mean something else."
+        )
 
 
 @pytest.mark.parametrize("location", [".checkpoints", "runs.db"])
