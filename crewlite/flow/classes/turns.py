@@ -14,7 +14,7 @@ from crewlite.encoding import codec
 from crewlite.errors import ConfigError, RefError
 from crewlite.flow.classes.state import StateKind
 from crewlite.refs import as_run_id
-from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.request import Request, StateTurn
 from crewlite.state.config import CheckpointConfig
 from crewlite.state.format.record import Record
 from crewlite.state.format.turns import ID, number_of_turn, state_id_of
@@ -61,8 +61,8 @@ def turn_of(kind: StateKind, identity: str, request: Request, config: Checkpoint
     given = request.inputs_of_caller or {}
     kept = _kept(kind, newest, given) if newest else {}
     inputs = {**(request.inputs or {}), **kept, **given, ID: state_id}
-    latest = turns.with_one_more(request)
-    return replace(request, run_id=turns.free, inputs=inputs, found="free", state_id=state_id, turns=latest)
+    turn = StateTurn(state_id, by_operation=turns.with_one_more(request))
+    return replace(request, run_id=turns.free, inputs=inputs, state_turn=turn)
 
 
 def _kept(kind: StateKind, newest: Record, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,8 +151,7 @@ def _again(request: Request, turns: _Turns, record: Record) -> Request:
         request,
         run_id=record.run["run_id"],
         inputs=None if same else {**codec.decode(recorded), **given},
-        found="finished" if record.finished else "unfinished",
-        state_id=turns.state_id,
+        state_turn=StateTurn(turns.state_id, record.finished),
     )
 
 

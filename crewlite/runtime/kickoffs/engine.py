@@ -202,9 +202,9 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
             continue
         except BranchConflictError as error:
             begun = request.progress.finished_steps is not None  # this kickoff had acquired the turn and worked on it
-            if begun or not found.state_id or error.problem or error.found is not None:
+            if begun or not found.state_turn or error.problem or error.found is not None:
                 raise
-            raise error.of_turn(found.state_id) from None
+            raise error.of_turn(found.state_turn.state_id) from None
 
 
 async def _run(root: Root[T], request: Request, storage: Storage, around: StepScope | None = None) -> Finished[T]:
@@ -290,11 +290,11 @@ def _is_over(root: Root[Any], request: Request, found: Located | None, journal: 
     record = journal.record
     if request.progress.waited and record.seq:
         return not is_same_turn(root, request, journal)
-    if request.found == "free":
+    if request.state_turn is None:
+        return found is not None and (not record.seq or record.finished)
+    if request.state_turn.is_finished is None:
         return bool(record.seq) and record.run.get("identity") == root.identity
-    if request.found == "finished":
-        return not record.seq
-    return (found is not None or request.found is not None) and (not record.seq or record.finished)
+    return not record.seq or record.finished is not request.state_turn.is_finished
 
 
 async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
@@ -310,8 +310,8 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
         "definition": journal.secrets.mask_data(root.facts()),
         "inputs": coded,
     }
-    if request.turns:
-        first["turns"] = dict(request.turns)
+    if request.state_turn and request.state_turn.by_operation:
+        first["turns"] = dict(request.state_turn.by_operation)
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)

@@ -11,7 +11,7 @@ import queue
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypedDict, TypeVar
 from uuid import UUID
 
 from crewlite import kinds
@@ -157,6 +157,16 @@ class Progress:
         self.paid, self.journal = self.usage, None
 
 
+class StateTurn(NamedTuple):
+    """A turn of a state that `@persist` keeps: one run of a flow."""
+
+    state_id: str
+    is_finished: bool | None = None
+    """Whether its run is finished; None if it is the next turn, and no run has its name yet."""
+    by_operation: Mapping[str, str] = MappingProxyType({})
+    """For a new run to record: the run ids of the turns of its state, by the digests of their operation ids."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """The caller's request for a kickoff. Raises ConfigError for values that a kickoff cannot take."""
@@ -179,13 +189,8 @@ class Request:
     operation_id: str | UUID | None = field(default=None, kw_only=True)
     """The caller's name for this request, which makes a repeated one the same turn of a state: see `@persist`. Stored
     as text."""
-    state_id: str = field(default="", kw_only=True)
-    """The id of the state with which the run goes on; "" without `@persist`."""
-    found: Literal["free", "unfinished", "finished"] | None = field(default=None, kw_only=True)
-    """The state of the run that the definition found by the inputs; "free" if no run had this name; None if the
-    definition did not search."""
-    turns: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    """For a new run to record: the run ids of the turns of its state, by the digests of their operation ids."""
+    state_turn: StateTurn | None = field(default=None, kw_only=True)
+    """The turn of a state that the definition found by the inputs; None without `@persist`."""
     preset: frozenset[str] = field(default=frozenset(), kw_only=True)
     """The names of the inputs that the definition itself gives, and not the caller."""
     attempts: Mapping[str, int] = field(default_factory=dict, init=False)

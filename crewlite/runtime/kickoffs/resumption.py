@@ -159,7 +159,7 @@ def inputs_of(root: Root[Any], request: Request, journal: Journal) -> tuple[dict
 def _inputs_changed(
     root: Root[Any], request: Request, journal: Journal, names: Sequence[str], **more: Any
 ) -> InputsChanged:
-    turn = ("finished" if journal.record.finished else "unfinished") if request.state_id else ""
+    turn = ("finished" if journal.record.finished else "unfinished") if request.state_turn else ""
     return InputsChanged(journal.run_id, names, kind=root.kind, branch=journal.branch, turn=turn, **more)
 
 
@@ -182,7 +182,7 @@ def is_same_turn(root: Root[Any], request: Request, journal: Journal) -> bool:
         try:
             inputs_of(root, request, journal)
         except InputsChanged:
-            if not request.state_id:
+            if not request.state_turn:
                 raise
             return False
     return True
