@@ -5,6 +5,7 @@ from __future__ import annotations
 from crewlite.errors.root import CrewliteError
 from crewlite.errors.run import RunMismatch
 from crewlite.texts.resuming import branch_ref
+from crewlite.texts.wording import cut
 
 
 class AnswerRefused(CrewliteError, ValueError):
@@ -101,9 +102,9 @@ class AnswerTimeout(CrewliteError, TimeoutError):
     code = "answer_timeout"
 
     def __init__(self, address: str, limit: float) -> None:
+        asked = cut(" ".join(address.split()), 300)  # the text of the question
         super().__init__(
-            f"Nobody answered {address} within {limit:g} s. To go on without an answer, catch this error where "
-            f"the flow asks. To go on with one, fork the run: with the answer in edits, or with the question in rerun, "
-            f"which asks it again."
+            f"Nobody answered {asked} within {limit:g} s. To go on without an answer, catch this error "
+            f"where the flow asks. To be asked again, fork the run with the question in rerun."
         )
         self.address, self.limit = address, limit

@@ -128,6 +128,22 @@ def test_a_run_that_has_used_up_its_budget_waits_for_more(flows):
     assert f"To go on, in {flows.path}: crewlite checkpoint resume f" in told
 
 
+def test_a_question_that_nobody_answered_in_time_is_asked_again_as_the_error_advises(flows):
+    flows.path.joinpath("late.py").write_text(
+        "from crewlite.flow import ask, flow\n"
+        "@flow(checkpoint=True)\n"
+        "def patient():\n"
+        "    return ask('Anybody?', name='any', timeout=1)\n"
+    )
+    assert flows.ask("run", "late.py:patient", "--run-id", "p").returncode == 3
+    time.sleep(1)
+    late = flows.ask("run", "late.py:patient", "--run-id", "p").stderr
+    assert "To go on then, in " in late
+    fork = "crewlite checkpoint fork p --rerun human:any --crew late.py:patient"
+    assert f" - to ask again: {fork}\n" in late
+    assert "human:any: Anybody?" in flows.ask(*fork.split()[1:]).stderr
+
+
 def test_a_record_in_memory_cannot_wait(flows):
     done = flows.ask("run", "flows:forgets")
     assert done.returncode == 3

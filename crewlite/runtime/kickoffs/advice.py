@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from crewlite import kinds
-from crewlite.errors import CrewliteError, Redacted, StepRaised, add_note, ends_run, notes_of
+from crewlite.errors import AnswerTimeout, CrewliteError, Redacted, StepRaised, add_note, ends_run, notes_of
 from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.steps.run import Run
 from crewlite.state.format.addresses import is_question, outer
@@ -50,6 +51,16 @@ def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
 
 
+def _unanswered(record: Record) -> tuple[str, ...]:
+    """Return the address of the last question of a flow's own code that nobody answered in time.
+
+    A question inside a step is none of these: another attempt at the step asks it anew.
+    """
+    asked = [one for one in record.outcomes.values() if kinds.of(one.kind).asks_person]
+    late = [one for one in asked if "late" in record.value(one.address) and _is_in_flow(outer(one.address), record)]
+    return tuple(one.address for one in sorted(late, key=attrgetter("seq"))[-1:])
+
+
 def _is_in_flow(around: str, record: Record) -> bool:
     """Return whether the step at `around` is the root, or an unfinished flow or method."""
     return not around or (around not in record.outcomes and kinds.at(around).is_flow)
@@ -83,15 +94,19 @@ def note_way_on(error: BaseException, kind: str, request: Request) -> None:
     steps = f"{number_of(done, 'finished step')} of " if done else ""
     again = {None: "", 0: " The next kickoff begins anew.", 1: " It is not run again."}
     then = again.get(done, " They are not run again.")
-    way = request.how_to_go_on(kind, "To try again" if done == 0 else "To go on")
+    aim = "To try again" if done == 0 else "To go on"
+    caught = " once the flow catches this" if isinstance(error, AnswerTimeout) and progress.again else ""
+    way = request.how_to_go_on(kind, aim + caught)
     note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{way}"
     add_note(error, note, in_place_of=RECORDED)
 
 
 def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> None:
     """Add a note to an error of the user's code: how to rerun a step that keeps its outcome though its code changed."""
-    answered = _answered_before(kind, run)
-    if not answered or (isinstance(error, CrewliteError) and not isinstance(error, StepRaised | Redacted)):
+    late = isinstance(error, AnswerTimeout)
+    answered = _unanswered(run.record) if late else _answered_before(kind, run)
+    told = AnswerTimeout | StepRaised | Redacted
+    if not answered or (isinstance(error, CrewliteError) and not isinstance(error, told)):
         return
     ref = branch_ref(run.run_id, run.branch)
     again, progress.again = to_run_again(kind, ref, run.record, answered[-1:])
@@ -101,5 +116,8 @@ def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> 
         f"{', '.join(answered)} answered from the record of run {ref!r}: changing the code of a step does not change "
         f"its recorded outcome. To run a step again: {again}"
     )
+    if late:
+        answering = f"To answer it, write edits={{{answered[-1]!r}: ...}} in place of rerun"
+        note = f"To ask {answered[-1]} again: {again}. {answering}"
     if note not in notes_of(error):
         add_note(error, note)
