@@ -255,11 +255,13 @@ class Suspended(CrewliteError, RuntimeError):
         self.run_id, self.location, self.waiting, self.branch = run_id, location, dict(waiting), branch
         self.in_doubt = dict(in_doubt or {})
         asked = "an answer" if len(waiting) == 1 else f"{len(waiting)} answers"
-        questions = sentence("; ".join(f"{address}: {question}" for address, question in waiting.items()))
+        questions = [f"{address}: {question}" for address, question in waiting.items()]
+        in_lines = any("\n" in question for question in questions)
         way_on = resuming.to_answer(run_id, branch, [*waiting], location, kind)
-        text = f"Run {branch_ref(run_id, branch)!r} waits for {asked}: {questions} {way_on}"
+        listed = sentence("; ".join(waiting if in_lines else questions))
+        text = f"Run {branch_ref(run_id, branch)!r} waits for {asked}: {listed} {way_on}"
         doubts = resuming.in_doubt(self.in_doubt, to_resume(run_id, branch), kind)
-        super().__init__(f"{text} {doubts}".rstrip())
+        super().__init__("\n".join([f"{text} {doubts}".rstrip(), *(questions if in_lines else ())]))
 
 
 class OnLoopThread(CrewliteError, RuntimeError):

@@ -43,3 +43,21 @@ def test_who_was_not_answered_in_time_is_told_how_to_ask_again_and_how_to_answer
     assert [note for note in late.value.__notes__ if "To ask" in note] == []
     with pytest.raises(Suspended):  # as the note advises
         asks_in_a_step.kickoff(run_id="asks_in_a_step")
+
+
+def test_a_question_of_many_lines_breaks_no_sentence_of_an_error(on_disk):
+    text = "Publish this?\n\n- " + "\n- ".join(f"High water at {hour}" for hour in range(100))
+
+    @flow(checkpoint=on_disk())
+    def publish():
+        return ask(text, name="publish", timeout=0.5)
+
+    with pytest.raises(Suspended, match="waits for an answer: human:publish. To resume it, kick off again") as waits:
+        publish.kickoff(run_id="r")
+    assert str(waits.value).endswith(f", then kick off again.\nhuman:publish: {text}")
+    assert waits.value.waiting == {"human:publish": text}
+    time.sleep(0.5)
+    with pytest.raises(
+        AnswerTimeout, match=r"^Nobody answered Publish this\? - High water [^\n]*… within 0.5 s\. To go on"
+    ):
+        publish.kickoff(run_id="r")
