@@ -63,8 +63,9 @@ class StoredRuns:
     def unfinished(self, name: str | None = None) -> list[RunHistory]:
         """Return the interrupted runs, newest first, that no live process works on: a kickoff resumes them.
 
-        Forks are left out, and runs that failed, were cancelled, or stopped to wait for people, unless a question has
-        timed out. A run that cannot be read is skipped with a warning. `name`: only runs of the definition so named.
+        Forks are left out, and runs that failed, were cancelled, or stopped to wait for people, unless a question was
+        answered or has timed out. A run that cannot be read is skipped with a warning. `name`: only runs of the
+        definition so named.
         """
         mains = {(one.run_id, one.branch): one for one in self._store.branches() if one.branch == "main"}
         wanted = {key: one for key, one in mains.items() if name in (None, one.name)}
@@ -225,8 +226,10 @@ def _has_work(run: RunHistory) -> bool:
     """Return whether a kickoff of the run can do any work before the run waits for a person or ends."""
     if run.status != "waiting":
         return run.status == "unfinished"
-    killed = run.read()[1].claim is not None  # a run that stops to wait releases its claim
-    return killed or any(one.until and one.until <= now() for one in run.waiting)
+    record = run.read()[1]
+    if record.claim or record.died:  # a run that stops to wait releases its claim
+        return True
+    return len(record.current) > len(record.waiting) or any(one.until and one.until <= now() for one in run.waiting)
 
 
 def _no_checkpoint(found: Located, run: RunHistory) -> RefError:

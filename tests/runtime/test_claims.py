@@ -234,13 +234,24 @@ def test_a_holder_whose_run_was_taken_over_stops_while_it_still_waits_for_its_mo
     assert not (tmp_path / "go").exists()
 
 
-def test_a_pruning_is_no_sign_of_life_of_a_dead_holder(make_crew, on_disk):
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda history: history.prune(keep_last=1),
+        lambda history: history.label("r", "kept"),
+        lambda history: history.answer("r", "human:ok", "yes", ahead=True),
+    ],
+    ids=["prune", "label", "answer"],
+)
+def test_a_commit_from_outside_is_no_sign_of_life_of_a_dead_holder(make_crew, on_disk, verb):
     with pytest.raises(Stop):
         crew_of(make_crew, on_disk, ["a", "b", Stop()]).kickoff(run_id="r")
     claimed_by(on_disk, **ELSEWHERE)
     heard_of(on_disk, time.time() - SILENCE - 5)
+    before = record_of(on_disk).seq
     with History(on_disk().location) as history:
-        assert len(history.prune(keep_last=1).checkpoints) == 1
+        assert verb(history)
+    assert record_of(on_disk).seq > before
     assert answers(crew_of(make_crew, on_disk, ["c"]).kickoff(run_id="r")) == ["a", "b", "c"]
 
 

@@ -110,6 +110,7 @@ OF_A_RESUME: dict[str, Callable[[Record], Any]] = {
     "asked": lambda record: {
         at: ({**one, "seq": 0}, record.asked_in[at]) for at, one in record.asked.items() if not record.settled(at)
     },
+    "claim": lambda record: (record.claim, record.died),
     "claims": lambda record: record.events.claims,
     "answers": lambda record: {at: one for at, one in record.answers.items() if not record.settled(at)},
     "edited": lambda record: record.edited,

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, Usage
-from crewlite.errors import RefError
+from crewlite import Agent, CheckpointConfig, Crew, History, LLMReply, Task, Usage, ask, step
+from crewlite.errors import RefError, Suspended
 from crewlite.flow import flow
 from crewlite.state import JsonProvider
 from crewlite.testing import Interleaved, ScriptedLLM
@@ -62,9 +62,31 @@ def test_the_unfinished_runs_are_those_that_were_cut_and_that_nobody_works_on(lo
         assert history.run("asks").status == history.run("asks-in-vain").status == "waiting"
         assert history.run("fails").because == "ValueError: no"
         assert [history.run(name).because for name in ("ends", "asks", "killed")] == [None, None, None]
+        history.answer("killed-as-it-asks", "human:later", "yes", ahead=True)
+        assert [run.run_id for run in history.unfinished("job")] == ["killed", "killed-as-it-asks", "asks-in-vain"]
         history.cancel("killed")
         history.answer("asks", history.run("asks").waiting[0], "yes")
         assert [run.run_id for run in history.unfinished("job")] == ["killed-as-it-asks", "asks-in-vain", "asks"]
+
+
+def test_a_run_of_which_one_of_two_questions_is_answered_has_work(location):
+    @step
+    def asks(name):
+        return ask(f"{name}?", name=name)
+
+    @flow(checkpoint=CheckpointConfig(location=location))
+    def both():
+        return [one.result() for one in [asks.submit("a"), asks.submit("b")]]
+
+    with pytest.raises(Suspended):
+        both.kickoff(run_id="r")
+    with History(location) as history:
+        assert history.unfinished() == []
+        history.answer("r", history.run("r").waiting[0], "yes")
+        assert [run.run_id for run in history.unfinished()] == ["r"]
+        with pytest.raises(Suspended):
+            both.kickoff(run_id="r")
+        assert (history.unfinished(), len(history.run("r").waiting)) == ([], 1)
 
 
 def test_a_run_at_work_is_not_unfinished_and_a_store_that_is_not_there_has_none(location):

@@ -89,6 +89,8 @@ class CommitParts(TypedDict, total=False):
     """The process that writes the branch from here on."""
     released: bool
     """Ends the claim: no process writes the branch any more."""
+    died: bool
+    """Says of a release by another process: the holder of the claim had died."""
     cancelled: bool
     """Marks the run as stopped by a user, until the next claim."""
     stopped: Text

@@ -84,6 +84,8 @@ class Record:
     """How long steps had worked when a budget last stopped the run, by address."""
     claim: Claim | None = None
     """The process that writes the branch; None if the run has ended or the branch was released."""
+    died: bool = False
+    """Whether the last process that wrote the branch died at work, as another one has noted."""
     cancelled: bool = False
     """Whether the run was cancelled, and not resumed since."""
     stopped: str | None = None
@@ -262,7 +264,7 @@ class Record:
             withdraw(self.asked, self.answers, self.waiting)
         self.auto_approve = commit.get("auto_approve", self.auto_approve)
         if "claim" in commit or "released" in commit:
-            self.claim = commit.get("claim")
+            self.claim, self.died = commit.get("claim"), commit.get("died", False)
             self.cancelled = commit.get("cancelled", False) and not (self.finished or self.failed)
         self.stopped = commit.get("stopped", None if "claim" in commit else self.stopped)
         self.restored = commit.get("values", {}).get("restored", self.restored)

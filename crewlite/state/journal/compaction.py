@@ -262,6 +262,8 @@ class _Part:
     def _ends(self, checkpoint: CheckpointRecord | None) -> CommitParts:
         """Return the parts of the commit that say how the run stands at its end."""
         ends: CommitParts = {"claim": self.live.claim} if self.live.claim else {"released": True}
+        if self.live.died:
+            ends["died"] = True
         if self.live.cancelled:
             ends["cancelled"] = True
         if self.live.stopped:

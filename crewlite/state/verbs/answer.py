@@ -25,7 +25,7 @@ from crewlite.state.journal.lineage import recorded
 from crewlite.state.journal.manual import change, outcome_unless_over
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.fitting import Typed, converted, misfit
-from crewlite.state.verbs.from_outside import appended, holder
+from crewlite.state.verbs.from_outside import appended, commit_beside, holder
 from crewlite.texts.logs import logger
 from crewlite.texts.resuming import branch_ref, in_shell, to_settle
 from crewlite.texts.secrets import Secrets
@@ -84,7 +84,7 @@ def answer(
             look = in_shell(f"show {branch_ref(run_id, branch)}", store.location)
             problem = f"is being run by {by}, which {f'{_TAKEN}: {look}' if taken else _MISSED}"
             raise BranchConflictError(run_id, branch, holder=by, problem=problem)
-        return [Commit.of(run_id, branch, record.head, parts)] if parts else [], (bool(parts), doubt)
+        return [commit_beside(record, parts)] if parts else [], (bool(parts), doubt)
 
     is_new, doubt = appended(store, make)
     if is_new and doubt:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from crewlite.errors import BranchConflictError, CrewliteError
-from crewlite.state.format.commit import Claim
+from crewlite.state.format.commit import Claim, CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
 from crewlite.state.journal.opening import is_written_here
@@ -37,6 +37,15 @@ def check_idle(store: Store, record: Record, what: str) -> None:
     run_id, branch = record.run["run_id"], record.run["branch"]
     if by := holder(store, run_id, branch, record.claim):
         raise BranchConflictError(run_id, branch, holder=by, problem=f"is being run by {by}, {what}")
+
+
+def commit_beside(record: Record, parts: CommitParts) -> Commit:
+    """Build a commit to a branch that no live process runs. If its last holder died at work, the commit says so.
+
+    Otherwise the commit would be taken for a sign of life of a holder on another machine.
+    """
+    died: CommitParts = {"released": True, "died": True} if record.claim else {}
+    return Commit.of(record.run["run_id"], record.run["branch"], record.head, {**parts, **died})
 
 
 def appended(store: Store, make: Callable[[], tuple[Sequence[Commit], T]]) -> T:

@@ -18,7 +18,7 @@ from crewlite.state.journal.manual import name_checkpoint, outcome_unless_over
 from crewlite.state.providers import Commit, Store
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.subscriber import new_checkpoint
-from crewlite.state.verbs.from_outside import appended, check_idle
+from crewlite.state.verbs.from_outside import appended, check_idle, commit_beside
 from crewlite.texts.resuming import in_shell
 
 Lines = dict[str, list[Entry]]
@@ -54,9 +54,7 @@ def label(store: Store, found: Checkpoint, name: str, source: object, provider: 
             f"has ended, or name the place by a fork: {instead}",
         )
         new = _checkpoint(record, record.checkpoints[found.id], total, name)
-        parts: CommitParts = {"place": new}
-        parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
-        return [Commit.of(found.run_id, found.branch, record.head, parts)], (found.branch, new["id"], True)
+        return [commit_beside(record, {"place": new})], (found.branch, new["id"], True)
 
     branch, identifier, is_new = appended(store, make)
     if is_new:

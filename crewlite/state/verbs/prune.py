@@ -10,7 +10,7 @@ from functools import partial
 from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, RefError, StoreBusy, StoreUnusable
 from crewlite.ids import now
 from crewlite.refs import check_name
-from crewlite.state.format.commit import CheckpointRecord, CommitParts
+from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
 from crewlite.state.format.record import Record
 from crewlite.state.format.turns import number_of_turn, state_id_of
@@ -27,7 +27,7 @@ from crewlite.state.journal.lineage import (
 from crewlite.state.journal.upkeep import bases, pinned_by_forks
 from crewlite.state.providers import BranchInfo, Commit, Store, results_of, run_ids
 from crewlite.state.reading.locate import no_run
-from crewlite.state.verbs.from_outside import check_idle, holder
+from crewlite.state.verbs.from_outside import check_idle, commit_beside, holder
 from crewlite.system.forked import cached_property
 from crewlite.texts.resuming import in_shell
 from crewlite.texts.wording import listed
@@ -276,9 +276,7 @@ class _Run:
 
 
 def _dropping(checkpoints: Iterable[CheckpointRecord], record: Record) -> Commit:
-    parts: CommitParts = {"drops": [(one["id"], one["parent"]) for one in checkpoints]}
-    parts |= {"released": True} if record.claim else {}  # its holder is dead: this commit is no sign of its life
-    return Commit.of(record.run["run_id"], record.run["branch"], record.head, parts)
+    return commit_beside(record, {"drops": [(one["id"], one["parent"]) for one in checkpoints]})
 
 
 def _seconds(older_than: timedelta | datetime) -> float:

@@ -12,7 +12,7 @@ from crewlite.state.format.rewinds import own_entries
 from crewlite.state.journal.lineage import last_commit_again, read_lineage
 from crewlite.state.providers import Commit, Store
 from crewlite.state.subscriber import new_checkpoint
-from crewlite.state.verbs.from_outside import appended
+from crewlite.state.verbs.from_outside import appended, commit_beside
 from crewlite.texts.secrets import Secrets
 from crewlite.usage import NO_USAGE, Usage
 
@@ -50,7 +50,7 @@ def record_score(
         totals = {"finished_tasks": len(record.tasks), "tokens": record.paid.total.total_tokens}
         metadata = secrets.mask_data(encode(about, "the score"))
         made = new_checkpoint(record, record.seq + 1, TRIGGER, "", about=totals, metadata=metadata)
-        return [Commit.of(run_id, branch, record.head, {"place": made})], score
+        return [commit_beside(record, {"place": made})], score
 
     return appended(store, make)
 
