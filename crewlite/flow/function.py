@@ -20,7 +20,7 @@ from crewlite.definitions.keywords import known_keywords, options_of, shows_opti
 from crewlite.encoding import homes
 from crewlite.errors import ConfigError, OnLoopThread
 from crewlite.flow.options import (
-    check_checkpoint,
+    Decorated,
     decorated,
     function_name,
     misfit,
@@ -58,17 +58,18 @@ class FlowOptions(TypedDict, total=False):
     verbose: bool
 
 
-class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
+class FlowFunction(Decorated, Hinting, Runnable[V], Generic[P, R, V]):
     """A function whose calls are durable runs, made by `@flow`.
 
     The function takes `P` and returns an `R`. The result of a run is a `V`: the `R`, awaited if the function is async.
     """
 
     run_kind: ClassVar[Kind] = kinds.FLOW
-    made_by: ClassVar[tuple[str, str]] = ("@flow", "failure_policy")
-    """The decorator, and its option for a failure policy, as errors name them."""
+    made_by = ("@flow", "failure_policy")
     may_report: ClassVar[bool] = False
     """Whether the function, and the steps inside it, may report about their work for the next attempt."""
+
+    _fixed = frozenset({"retries", "retry_delay", "timeout", "failure_policy", "max_concurrency"})
 
     def __init__(
         self,
@@ -90,7 +91,6 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
         functools.update_wrapper(self, func)
         self.func = func
         homes.note(func)
-        check_checkpoint(self.label, checkpoint)
         self.checkpoint = checkpoint
         if not isinstance(verbose, bool):
             raise ConfigError(f"{self.label}: verbose is {verbose!r}; wanted True or False")
@@ -130,11 +130,6 @@ class FlowFunction(Hinting, Runnable[V], Generic[P, R, V]):
         if instance is None:  # a class may serve as a namespace of flows
             return self
         raise ConfigError(f"{self.label} is a method; wanted a function: pass the object as an argument")
-
-    @property
-    def label(self) -> str:
-        """How error messages name this function: its decorator, then its name."""
-        return f"{self.made_by[0]} {self.name!r}"
 
     @property
     def run_name(self) -> str:

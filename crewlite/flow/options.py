@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypedDict, TypeVar
+from typing import Any, ClassVar, TypedDict, TypeVar
 from weakref import WeakSet
 
 from crewlite import durable
@@ -107,6 +107,33 @@ class Execution:
         inline = self.executor is EXECUTORS["inline"]  # needs no idempotency key, which takes time to compute
         key = "" if inline else durable.scope().idempotency_key
         return self.executor.run(Job(self.name, func, self.is_async, args, kwargs, key, blocks=self.blocks))
+
+
+class Decorated:
+    """What a decorator makes of a function. It refuses attributes that look like options and would have no effect."""
+
+    name: str
+    made_by: ClassVar[tuple[str, str]]
+    """The decorator, and its option for a failure policy, as errors name them."""
+    _fixed: ClassVar[Collection[str]]
+    """The options of the decorator that are no attributes."""
+
+    @property
+    def label(self) -> str:
+        """How error messages name this function: its decorator, then its name."""
+        return f"{self.made_by[0]} {self.name!r}"
+
+    def __setattr__(self, name: str, value: object) -> None:
+        known, hint = (*self._fixed, "checkpoint", "verbose"), ""
+        if name in self._fixed:
+            hint = f"give it to the decorator: {self.made_by[0]}({name}=...)"
+        elif name not in known and not name.startswith("_") and not hasattr(self, name):
+            hint = meant(name, known)
+        if hint:
+            raise ConfigError(f"{self.label} has no attribute {name!r} to set; {hint}")
+        if name == "checkpoint":
+            check_checkpoint(self.label, value)
+        super().__setattr__(name, value)
 
 
 CALL_OPTIONS = options_of(Execution.of, CallOptions.__annotations__)

@@ -36,7 +36,8 @@ TOLD = ("hint", "recovery")
 class RecoverableFunction(FlowFunction[P, R, V]):
     """A function whose calls are durable runs, and whose body is tried again as its policy says."""
 
-    made_by: ClassVar[tuple[str, str]] = ("@recoverable", "policy")
+    made_by = ("@recoverable", "policy")
+    _fixed = FlowFunction._fixed | {"classifier", "max_recovery_attempts"}
     may_report: ClassVar[bool] = True
 
     def __init__(

@@ -24,6 +24,7 @@ from crewlite.events.family import FamilyEvents
 from crewlite.flow.options import (
     CALL_OPTIONS,
     CallOptions,
+    Decorated,
     Execution,
     decorated,
     function_name,
@@ -44,12 +45,14 @@ R = TypeVar("R")
 V = TypeVar("V", default=Any)
 
 
-class StepFunction(Generic[P, R, V]):
+class StepFunction(Decorated, Generic[P, R, V]):
     """A function as a durable step, made by `@step`. Outside a run, a call of it simply calls the function.
 
     The function takes `P` and returns an `R`. The recorded result is a `V`: the `R`, awaited if the function is async.
     """
 
+    made_by = ("@step", "failure_policy")
+    _fixed = frozenset({*CallOptions.__annotations__, "effect", "max_concurrency", "cache", "version", "deps"})
     _decode: Callable[[Json], Any] | None = None
     """Decodes a result to the classes in the type hints. None until the first call."""
 
@@ -67,7 +70,7 @@ class StepFunction(Generic[P, R, V]):
         **how: Unpack[CallOptions],
     ) -> None:
         self.name = function_name("@step", func, name)
-        label = f"@step {self.name!r}"
+        label = self.label
         functools.update_wrapper(self, func)
         self.func = func
         self._how = Execution.of("@step", self.name, func, **how)
@@ -125,7 +128,7 @@ class StepFunction(Generic[P, R, V]):
         return code_of(self.name, self.func, self._version, self._deps, inside)
 
     def __get__(self, instance: None, owner: type | None = None) -> Any:  # so type checkers refuse a step as a method
-        raise ConfigError(f"@step {self.name!r} is a method; wanted a function: pass the object as an argument")
+        raise ConfigError(f"{self.label} is a method; wanted a function: pass the object as an argument")
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
