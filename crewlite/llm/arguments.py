@@ -24,6 +24,8 @@ _HANDED_ON = frozenset(
 )
 _RENAMED = {"guardrail_config": "guardrailConfig", "region_name": "aws_region_name"}
 """Arguments of CrewAI that litellm takes by another name."""
+_ALSO = {"stop_sequences": "stop=", "default_headers": "extra_headers=", "custom_openai": "model='openai/...'"}
+"""Other names of arguments, which the constructor takes, and what to set later instead."""
 _OF_SERVICES = ("aws_", "azure_", "vertex_", "watsonx_")
 _PROVIDERS = {"aws": "bedrock", "azure_openai": "azure", "claude": "anthropic", "google": "gemini", "litellm": ""}
 """Names of providers in CrewAI, and those of litellm; "" leaves the provider to the name of the model."""
@@ -125,14 +127,19 @@ def check(settings: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, 
     return unlike
 
 
-def set_later(llm: Any, kind: type, name: str, value: object) -> dict[str, Any]:
+def set_later(llm: Any, kind: type[Any], name: str, value: object) -> dict[str, Any]:
     """Return what an attribute of a model is set to, and others that follow from it, as its constructor makes them.
 
     Raises what the constructor raises.
     """
     taken = inspect.signature(kind).parameters
     if name not in taken or name == "others":
-        return {name: value}
+        if type(llm) is not kind or hasattr(kind, name) or name.startswith("_"):  # a user's class has its own
+            return {name: value}
+        extra, unknown = handed_on(None, {name: value})
+        if unknown and (name in _ALSO or _meant(name, taken)):
+            refuse_unknown("LLM", taken, unknown, instead=provided.OWNED | _ALSO)
+        return {name: value} | ({"extra": {**llm.extra, **extra}} if extra else {})
     given = {one: getattr(llm, one) for one in taken if one not in _ALONE}
     made = kind(**given | {name: value})
     return {one: getattr(made, one) for one in (name, *_FOLLOWING.get(name, ()))}

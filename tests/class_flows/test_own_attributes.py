@@ -216,3 +216,22 @@ def test_a_setting_of_checkpoints_on_a_flow_says_where_it_belongs():
         type("Plan", (Flow,), {"on_drift": "rerun", "begin": start()(lambda self: None)})
     with pytest.raises(ConfigError, match=f"no setting and no field of its state {belongs}"):
         Longer(on_drift="rerun")
+
+
+def test_a_misspelt_setting_of_an_object_is_refused_and_what_the_class_declares_is_its_own():
+    class Tides(Flow):
+        checkpoints: list[str]
+
+        def __init__(self):
+            super().__init__()
+            self.checkpoints, self.names, self.port = ["buoy"], ["Brest"], "Brest"
+
+        @start()
+        def begin(self):
+            return self.port
+
+    flow = Tides()
+    for name in ("verbos", "chekpoint"):
+        with pytest.raises(ConfigError, match=f"flow 'Tides' has no setting '{name}'; did you mean .* resembles no"):
+            setattr(flow, name, True)
+    assert (flow.kickoff(), flow.checkpoints) == ("Brest", ["buoy"])

@@ -51,6 +51,35 @@ def test_a_setting_that_is_set_later_means_what_it_means_to_the_constructor(serv
     assert (llm.mine, llm.temperature, llm.model) == (3, None, "offline")
 
 
+def test_an_argument_for_litellm_that_is_set_later_is_passed_on(serve):
+    server = serve(reply(chat("Low water.")))
+    llm = LLM("openai/m", api_key="key", base_url=server.base_url, frequency_penalty=1)
+    llm.presence_penalty = 0.5
+    assert (llm.call("?"), llm.presence_penalty) == ("Low water.", 0.5)
+    [body] = [request.body for request in server.requests]
+    assert (body["presence_penalty"], body["frequency_penalty"]) == (0.5, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("temprature", "did you mean 'temperature'"),
+        ("max_output_tokens", "did you mean 'max_tokens'"),
+        ("stop_sequences", "stop="),
+        ("api_base", "base_url="),
+    ],
+)
+def test_a_misspelt_setting_that_is_set_later_is_refused_and_a_class_of_the_users_has_its_own(name, hint):
+    with pytest.raises(ConfigError, match=f"LLM has no option '{name}' .*{hint}"):
+        setattr(LLM("offline"), name, 1)
+
+    class Mine(LLM):
+        """A model with attributes of its own."""
+
+    setattr(mine := Mine("offline"), name, 1)
+    assert getattr(mine, name) == 1
+
+
 def test_max_retries_is_recorded_with_the_model_and_rebuilt(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     settings = LLM("openai/m", max_retries=5, temperature=0).plain_settings()

@@ -366,7 +366,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
                 f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "
                 f"self.state['words'] = 3 if it is a mapping; before a kickoff, initial_state= says what it begins with"
             )
-        check_set(type(self).__name__, Flow, name, value)
+        check_set(self, Flow, name, value)
         method = running.get()
         is_inside = method is not None and method.is_of(self)
         if is_inside and name not in type(self)._warned:

@@ -1,4 +1,4 @@
-"""Refuse attributes of a flow's class that look like settings and would have no effect: misspelt, CrewAI's, budgets.
+"""Refuse attributes of flows that look like settings and would have no effect: misspelt, CrewAI's, budgets.
 
 Other attributes are the user's own.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from abc import ABCMeta
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, ClassVar, Self
@@ -19,10 +20,13 @@ from crewlite.coming_from import instead_of
 from crewlite.coming_from.settings import setting_of, why_not
 from crewlite.errors import ConfigError, meant
 from crewlite.state.config import AS_SETTINGS
+from crewlite.texts.wording import sentence
 
 SETTINGS = ("name", "checkpoint", "initial_state", "max_concurrency", "failure_policy", "max_method_calls", "verbose")
 """What a class attribute sets, or an argument of the constructor."""
 _LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
+_MISSPELT = [name for name in SETTINGS if name != "name"]  # a user's attribute `names` is no misspelling of it
+_OWN = "If it is an attribute of your own, give it a name that resembles no setting"
 _OF_METHODS = ("retries", "retry_delay")
 _COMMON = ("location", "provider")  # settings of checkpoints whose names programs have for attributes of their own
 
@@ -79,14 +83,21 @@ def check_arguments(flow: str, names: Iterable[str], fields: Collection[str], *,
             raise ConfigError(f"{flow} has no setting and no field of its state {name!r}; {hint}")
 
 
-def check_set(flow: str, base: type, name: str, value: object) -> None:
-    """Raise ConfigError for an attribute of a flow whose value would hide what every flow has of that name.
+def check_set(flow: object, base: type, name: str, value: object) -> None:
+    """Raise ConfigError for an attribute of a flow that is a misspelt setting, or hides what every flow has.
 
     A function may: it is called in the place of a method.
     """
-    if _hides(base, name) and not _is_code(value):
+    if name in SETTINGS or name in vars(flow) or _is_code(value):
+        return
+    kind = type(flow)
+    if hides := _hides(base, name):
         hint = why_not(["Flow"], name) or _what_it_hides(base, name)
-        raise ConfigError(f"flow {flow!r} has no setting {name!r}; {hint}")
+    else:
+        own = hasattr(kind, name) or any(name in inspect.get_annotations(one) for one in kind.__mro__)
+        hint = "" if own or name.startswith("_") else meant(name, _MISSPELT)
+    if hint:
+        raise ConfigError(f"flow {kind.__name__!r} has no setting {name!r}; {hint if hides else f'{hint} {_OWN}'}")
 
 
 def _check(flow: str, base: type, attributes: Mapping[str, object]) -> None:
@@ -94,7 +105,6 @@ def _check(flow: str, base: type, attributes: Mapping[str, object]) -> None:
 
     `base`: the class of all flows.
     """
-    wanted = [name for name in SETTINGS if name != "name"]  # a user's attribute `names` is no misspelling of it
     for name, value in attributes.items():
         setting, hides = setting_of(["Flow"], name), _hides(base, name)
         if name in SETTINGS or name.startswith("_") or _is_code(value) or (isinstance(value, type) and not hides):
@@ -109,13 +119,9 @@ def _check(flow: str, base: type, attributes: Mapping[str, object]) -> None:
             hint = "budgets are set for crews, tasks and agents, such as Crew(max_tokens=5000)"
         elif name in _OF_METHODS or meant(name, _OF_METHODS):
             hint = "further tries are set for methods, such as @start(retries=3, retry_delay=1)"
-        elif not (hint := _of_checkpoints(name) or meant(name, wanted)):
+        elif not (hint := _of_checkpoints(name) or meant(name, _MISSPELT)):
             continue
-        end = "" if hint.endswith("?") else "."
-        raise ConfigError(
-            f"class {flow}(Flow): a flow has no setting {name!r}; {hint}{end} If it is an attribute of your own, give "
-            f"it a name that resembles no setting"
-        )
+        raise ConfigError(f"class {flow}(Flow): a flow has no setting {name!r}; {sentence(hint)} {_OWN}")
 
 
 def _of_checkpoints(name: str) -> str:
