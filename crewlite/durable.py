@@ -170,6 +170,11 @@ class Scope:
         return False
 
     @property
+    def streamed(self) -> bool:
+        """Whether models are asked for their replies in pieces, also where they are not set to it."""
+        return False
+
+    @property
     def is_cut(self) -> bool:
         """Whether the running step was cut, so that its code, if a thread still runs it, can do nothing more."""
         return False

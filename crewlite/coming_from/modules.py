@@ -85,6 +85,11 @@ _PATHS: dict[str, Mapping[str, str]] = {
         "tool": "crewlite.tools.function",
     },
     "crewlite.tools.structured_tool": {"CrewStructuredTool": "crewlite.tools.function:FunctionTool"},
+    "crewlite.types.streaming": {
+        "CrewStreamingOutput": "crewlite.runtime.kickoffs.chunks:StreamingOutput",
+        "FlowStreamingOutput": "crewlite.runtime.kickoffs.chunks:StreamingOutput",
+        **dict.fromkeys(("StreamChunk", "StreamChunkType", "ToolCallChunk"), "crewlite.runtime.kickoffs.chunks"),
+    },
     "crewlite.types.usage_metrics": {"UsageMetrics": "crewlite.usage:Usage"},
     "crewlite.utilities.events": _EVENTS,
     "crewlite.utilities.events.agent_events": _EVENTS,

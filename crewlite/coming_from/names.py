@@ -159,7 +159,7 @@ MODULES = _by_name(
         "there is no telemetry, so there is nothing to switch off": "telemetry",
         _DELEGATING: "tools.agent_tools",
         _FAILURE: "tools.tool_failure",
-        _STREAMS: "types.streaming utilities.streaming",
+        _STREAMS: "utilities.streaming",
         "events: from crewlite.events import ...; the bus: from crewlite import event_bus": "utilities.events",
         _TRIALS: "utilities.evaluators utilities.training_handler",
         _SHAPED: "utilities.converter utilities.internal_instructor utilities.pydantic_schema_parser",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Unpack, cast
 
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
@@ -128,6 +128,8 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     """Model calls of all its agents that begin within a minute, in all runs of the process; others wait."""
     verbose: bool = False
     """Show progress while it runs."""
+    streamed: bool = Field(default=False, alias="stream")
+    """Given as `stream=True`: `kickoff` returns a StreamingOutput, and models are asked for their replies in pieces."""
     output_log_file: bool | str | PathLike[str] | None = None
     """A file that each kickoff appends its progress to: a line for each important event, or all events as JSON lines if
     the name ends in `.json`. True is `logs.txt`."""
@@ -239,9 +241,8 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     ) -> Request:
         """Build the request of a kickoff with these arguments. Files become inputs, so a resume knows them."""
         check_inputs(inputs)
-        files = as_files(input_files)
-        given = {**(inputs or {}), FILES: files} if files else inputs
-        return Request(given, **options)
+        given = {**(inputs or {}), FILES: files} if (files := as_files(input_files)) else inputs
+        return Request(given, streamed=self.streamed, **options)
 
     def relies_on(self) -> tuple[Definition, ...]:
         """Return the crew, its tasks and its agents."""
@@ -250,8 +251,7 @@ class Crew(Definition, Repeated, Runnable[CrewOutput]):
     def as_root(self, request: Request) -> Root[CrewOutput]:
         """Build the Root that the engine runs. Raises NoModel, which names every agent without a model."""
         self._check()
-        made: Root[CrewOutput] = root.CrewRoot(self)
-        return made
+        return cast("Root[CrewOutput]", root.CrewRoot(self))
 
     def as_result(self, finished: Finished[CrewOutput]) -> CrewOutput:
         """Return the output, with its durability: how reliably the run was saved."""

@@ -17,7 +17,7 @@ from crewlite.coming_from import Hinting
 from crewlite.coming_from.settings import why_not, without_accepted
 from crewlite.concurrency.pacing import Pace
 from crewlite.definitions.field_list import Change, FieldList, ListField, apart, list_fields
-from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, meant_field, refused
+from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, given_names, meant_field, refused
 from crewlite.errors import ConfigError
 from crewlite.recovery.port import check_policy
 from crewlite.system.forked import rlock
@@ -113,7 +113,7 @@ class Definition(Described):
     while no kickoff is at work with the definition; the next kickoff goes by them.
     """
 
-    model_config = ConfigDict(frozen=False)  # `__setattr__` says until when
+    model_config = ConfigDict(frozen=False, populate_by_name=True)  # `__setattr__` says until when it is not frozen
 
     _kickoffs: _Kickoffs = PrivateAttr(default_factory=_Kickoffs)
     """The kickoffs that are at work with it. Copies that are bound to a run share it."""
@@ -211,6 +211,7 @@ class Definition(Described):
         return []
 
     def __setattr__(self, name: str, value: object) -> None:
+        name = _field_given_as(type(self), name)
         if name not in type(self).model_fields:
             if without_accepted(classes_of(type(self)), {name: value}):
                 super().__setattr__(name, value)
@@ -321,7 +322,7 @@ def check_inputs(inputs: object) -> None:
 
 def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
     """Return the given fields, those in a `config` included, without accepted settings of CrewAI that do nothing."""
-    given = _configured(cls, given)
+    given = _by_field(cls, _configured(cls, given))
     others = {name: value for name, value in given.items() if name not in cls.model_fields}
     own = {
         name: value
@@ -331,6 +332,16 @@ def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
     if not others:
         return own
     return own | without_accepted(classes_of(cls), others)
+
+
+def _by_field(cls: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:
+    return {_field_given_as(cls, name): value for name, value in given.items()}
+
+
+def _field_given_as(cls: type[BaseModel], name: str) -> str:
+    """Return the field that is given by this name: `streamed` is given as `stream`, which is a verb of the crew."""
+    fields = cls.model_fields
+    return name if name in fields else next((own for own, field in fields.items() if field.alias == name), name)
 
 
 def _means_default(cls: type[Described], name: str) -> bool:
@@ -358,7 +369,7 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
     kind = cls.__name__
     if name not in cls.model_fields:
         of_others, close = why_not(classes_of(cls), name), meant_field(cls, name)
-        hint = of_others or close or f"it has {', '.join(cls.model_fields)}"
+        hint = of_others or close or f"it has {', '.join(given_names(cls))}"
         return f"{kind} has no field {name!r}; {hint}"
     if issubclass(cls, Definition):
         copied = f"{kind.lower()}.with_({name}=...)"
@@ -374,7 +385,8 @@ def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
 def _made_of(definition: D, changes: dict[str, Any]) -> D:
     """Build a copy of a definition with these fields changed. Raises ConfigError for bad values."""
     cls = type(definition)
-    given = {name: getattr(definition, name) for name in definition.model_fields_set} | _configured(cls, changes)
+    given = {name: getattr(definition, name) for name in definition.model_fields_set}
+    given |= _by_field(cls, _configured(cls, changes))
     made = cls.__new__(cls)
     try:  # not through the constructor, which a subclass of the user may have changed
         cls.__pydantic_validator__.validate_python(given, self_instance=made)

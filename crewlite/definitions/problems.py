@@ -32,9 +32,14 @@ def classes_of(cls: type[BaseModel]) -> list[str]:
     return [base.__name__ for base in cls.__mro__]
 
 
+def given_names(cls: type[BaseModel]) -> list[str]:
+    """Return the names by which the fields of a class are given: of `streamed` it is `stream`."""
+    return [field.alias or name for name, field in cls.model_fields.items()]
+
+
 def meant_field(cls: type[BaseModel], name: str) -> str:
     """Return which field was meant by a name that is none, such as a setting of the class of a field; "" if unknown."""
-    if close := meant_setting(name, cls.model_fields):
+    if close := meant_setting(name, given_names(cls)):
         return close
     for field, known in cls.model_fields.items():
         for one in get_args(known.annotation):
@@ -66,7 +71,7 @@ def _readable(cls: type[BaseModel], error: ValidationError) -> str:
                 message = f"{name} {found}"
             problems.append(f"{name}: {message}" if name and name not in message else message)
     if unlike:
-        problems.append(f"it has {', '.join(cls.model_fields)}")
+        problems.append(f"it has {', '.join(given_names(cls))}")
     return f"{cls.__name__}: " + "; ".join(problems) + (f" ({SETTINGS_PAGE})" if of_others else "")
 
 

@@ -286,7 +286,7 @@ class LLM(BaseLLM):
             with provided.call_at_work():
                 async with asyncio.timeout(self.timeout):
                     response, first = await self._answered(library, request, form)
-                    if self.stream:
+                    if request.get("stream"):
                         response = await self._whole(library, response, first, on_chunk)
         except LLMTimeout:
             raise
@@ -319,7 +319,7 @@ class LLM(BaseLLM):
         litellm sends some requests, such as those to Gemini, only when the first piece is asked for.
         """
         response = await self._heard(library, library.acompletion(**request), begun=False)
-        return response, await self._piece(library, response, begun=False) if self.stream else None
+        return response, await self._piece(library, response, begun=False) if request.get("stream") else None
 
     async def _heard(self, library: Any, answer: Awaitable[T], *, begun: bool) -> T:
         """Wait for the service's answer to litellm. Raises kinds of LLMError. `begun`: the answer had begun."""
@@ -341,7 +341,7 @@ class LLM(BaseLLM):
         form: dict[str, Any] | None,
         stop: Sequence[str],
     ) -> dict[str, Any]:
-        provider = self._provider or ""
+        provider, streamed = self._provider or "", self.stream or durable.scope().streamed
         settings = {name: getattr(self, name) for name in _SETTINGS}
         stops = stop if provided.takes(library, self.model, provider, "stop") else ()  # useful, but not needed
         settings["stop"] = [*(self.stop or ()), *stops] or None
@@ -358,7 +358,7 @@ class LLM(BaseLLM):
             "_skip_mcp_handler": True,  # litellm 1.106 asks for a package that it does not install
             **{name: value for name, value in settings.items() if value is not None},
             **({"tools": [dict(tool) for tool in tools]} if tools else {}),
-            **({"stream": True, "stream_options": {"include_usage": True}} if self.stream else {}),
+            **({"stream": True, "stream_options": {"include_usage": True}} if streamed else {}),
             **({"custom_llm_provider": provider} if self._bare else {}),
             **self.extra,
         }

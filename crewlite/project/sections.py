@@ -13,6 +13,7 @@ from crewlite.agent.agent import Agent
 from crewlite.coming_from.settings import setting_of, why_not
 from crewlite.crew.crew import Crew
 from crewlite.definitions.definition import Definition
+from crewlite.definitions.problems import given_names
 from crewlite.errors import ConfigError, meant, meant_setting
 from crewlite.project.yaml_file import YamlFile
 from crewlite.task.task import ConditionalTask, Task
@@ -100,7 +101,7 @@ class Shape:
     @property
     def keys(self) -> Collection[str]:
         """All keys that an entry may have, besides accepted settings of CrewAI."""
-        return [name for name in self.makes.model_fields if name != "config"]
+        return [name for name in given_names(self.makes) if name != "config"]
 
     def why_not(self, key: str) -> str:
         """Return why an entry cannot have a key, if a field or a setting may be meant; "" for one like no other."""

@@ -98,7 +98,7 @@ ELSEWHERE = {
     *("Crew.checkpoint", "Agent.checkpoint", "Task.checkpoint"),  # all of them have one; crew/test_checkpoints.py
     *("Agent.config", "Task.config"),  # fields by another way
     "Crew.trained_agents_file",  # crew/test_trials.py
-    *("Agent.verbose", "Crew.verbose", "Crew.output_log_file"),  # they change what is shown alone
+    *("Agent.verbose", "Crew.verbose", "Crew.output_log_file", "Crew.streamed"),  # they change what is shown alone
     "Task.output_file_anywhere",  # it changes what is allowed alone
     "Task.max_retries",  # the older name of guardrail_max_retries
 }

@@ -146,6 +146,7 @@ AGAINST_THE_ORDER = {
     ("crewlite.runtime.kickoffs.engine", "crewlite.console.progress"): "verbose runs alone attach it",
     ("crewlite.runtime.kickoffs.engine", "crewlite.console.log_file"): "only runs that write one attach it",
     ("crewlite.runtime.main_thread.sync_bridge", "crewlite.cli.uncaught"): "only runs that fail or are cut load it",
+    ("crewlite.runtime.kickoffs.runnable", "crewlite.runtime.kickoffs.chunks"): "a definition loads without the engine",
     ("crewlite.runtime.kickoffs.runnable", "crewlite.runtime.kickoffs.engine"): "a definition loads without the engine",
     ("crewlite.runtime.kickoffs.runnable", "crewlite.runtime.kickoffs.fork"): "a definition loads without the engine",
     ("crewlite.runtime.kickoffs.runnable", "crewlite.runtime.exploring.study"): "a definition loads without the engine",

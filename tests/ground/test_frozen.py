@@ -151,8 +151,8 @@ def test_a_setting_of_crewai_without_effect_is_told_when_it_is_set_as_when_it_is
     made.memory = True
     assert "memory has no effect" in caplog.text
     assert "memory" not in vars(made)
-    with pytest.raises(ConfigError, match=r"Crew has no field 'stream'; .*instead: crew.stream"):
-        made.stream = True
+    with pytest.raises(ConfigError, match=r"Crew has no field 'skills'; .*instead: tools"):
+        made.skills = ["x"]
     with pytest.raises(ConfigError, match="Crew has no field 'memry'"):
         made.memry = True
 

@@ -192,7 +192,9 @@ def test_a_class_method_of_crewai_says_what_to_write(name):
         getattr(Plan, name)
 
 
-@pytest.mark.parametrize(("name", "value"), [("stream", True), ("persistence", object()), ("input_provider", object())])
+@pytest.mark.parametrize(
+    ("name", "value"), [("memory", object()), ("persistence", object()), ("input_provider", object())]
+)
 def test_a_class_attribute_that_is_a_setting_of_crewai_says_what_to_write(name, value):
     with pytest.raises(ConfigError, match=f"a flow has no setting '{name}'; .*instead: "):
         type("F", (Flow,), {name: value, "go": start()(lambda self: 1)})

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from server import CLOSE, COUNTED, chat, piece, reply, stream
 
-from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, FailurePolicy, History, tool
+from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, Crew, FailurePolicy, History, Task, tool
 from crewlite.errors import CrewliteError, LLMUnavailable
 from crewlite.events import LLMCallCompletedEvent, LLMStreamChunkEvent, LLMThinkingChunkEvent
 from crewlite.recovery import Rule
@@ -47,6 +47,15 @@ def test_the_pieces_are_told_in_order_thoughts_first_and_the_outcome_is_the_whol
     types = events.types
     assert types.index("llm_call_started") < types.index("llm_thinking_chunk")
     assert types.index("llm_call_completed") > len(types) - types[::-1].index("llm_stream_chunk") - 1
+
+
+def test_a_crew_that_is_streamed_asks_its_models_for_pieces(serve):
+    agent = pilot(model(serve(stream(*SAID)), stream=False))
+    task = Task(description="When?", expected_output="A time", agent=agent)
+    streaming = Crew(tasks=[task], stream=True).kickoff()
+    assert [chunk.content for chunk in streaming] == ["High ", "water ", "at 11:40."]
+    assert streaming.result.raw == streaming.get_full_text() == WHOLE
+    assert agent.llm.stream is False
 
 
 def test_what_is_recorded_is_the_same_as_unstreamed(serve):

@@ -11,7 +11,7 @@ import pytest
 from tests import children
 
 PROGRAMS = Path(__file__).with_name("programs")
-QUESTIONS = {"from_files": 4, "by_hand": 4, "informed": 4, "side_by_side": 6, "turns": 4}
+QUESTIONS = {"from_files": 4, "by_hand": 4, "informed": 4, "side_by_side": 6, "streamed": 4, "turns": 4}
 
 
 def life(name, folder, die_at=0):

@@ -23,12 +23,12 @@ from crewlite.flow.classes.feedback import HumanFeedbackResult
 from crewlite.flow.classes.graph import Graph
 from crewlite.flow.classes.running import is_at_work, method_of, original, running
 from crewlite.flow.classes.settings import (
-    SETTINGS,
+    ARGUMENTS,
     Declared,
     FlowType,
     check_arguments,
-    check_set,
     gives_setting,
+    name_to_set,
     read_attributes,
 )
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
@@ -147,7 +147,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         cls.is_persisted = True
 
     def __init__(self, **settings: Any) -> None:
-        fields = {name: settings.pop(name) for name in list(settings) if name not in SETTINGS}
+        fields = {name: settings.pop(name) for name in list(settings) if name not in ARGUMENTS}
         for name, value in settings.items():
             setattr(self, name, value)
         self._check()
@@ -284,7 +284,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
         `operation_id`, for a flow with `@persist`: a text or UUID that makes a repeated request safe.
         """
         given = dict(inputs) if isinstance(inputs, Mapping | BaseModel) else inputs
-        return Request(given, operation_id=operation_id, **options)
+        return Request(given, operation_id=operation_id, streamed=self._streamed, **options)
 
     def as_root(self, request: Request) -> Root[Any]:
         """Build the Root that the engine runs. Raises ConfigError for a flow without methods, or an incomplete one."""
@@ -366,7 +366,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
                 f"flow {self.run_name!r}: its state cannot be replaced. Set its fields: self.state.words = 3, or "
                 f"self.state['words'] = 3 if it is a mapping; before a kickoff, initial_state= says what it begins with"
             )
-        check_set(self, Flow, name, value)
+        name = name_to_set(self, Flow, name, value)
         method = running.get()
         is_inside = method is not None and method.is_of(self)
         if is_inside and name not in type(self)._warned:

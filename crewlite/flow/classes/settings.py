@@ -24,6 +24,9 @@ from crewlite.texts.wording import sentence
 
 SETTINGS = ("name", "checkpoint", "initial_state", "max_concurrency", "failure_policy", "max_method_calls", "verbose")
 """What a class attribute sets, or an argument of the constructor."""
+SWITCH = "stream"
+"""A setting that has the name of a verb, so its value is kept under another: `_streamed`."""
+ARGUMENTS = (*SETTINGS, SWITCH)
 _LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
 _MISSPELT = [name for name in SETTINGS if name != "name"]  # a user's attribute `names` is no misspelling of it
 _OWN = "If it is an attribute of your own, give it a name that resembles no setting"
@@ -47,6 +50,8 @@ class Declared:
 
     _declared: ClassVar[Mapping[str, ModelPrivateAttr | FieldInfo]] = {}
     """What the class declares, or inherits."""
+    _streamed = False
+    """Whether `kickoff` returns a StreamingOutput: the setting `stream`."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Create the object with the defaults; a subclass may use them before it calls this class's constructor."""
@@ -62,6 +67,9 @@ def read_attributes(flow: type[Declared], base: type) -> None:
     """Note which attributes of a class pydantic declares, and check the others. Raises ConfigError."""
     own = {name: one for name, one in vars(flow).items() if isinstance(one, ModelPrivateAttr | FieldInfo)}
     flow._declared = {**flow._declared, **own}
+    if isinstance(on := vars(flow).get(SWITCH), bool):
+        flow._streamed = on
+        delattr(flow, SWITCH)
     _check(flow.__name__, base, vars(flow))
 
 
@@ -83,13 +91,16 @@ def check_arguments(flow: str, names: Iterable[str], fields: Collection[str], *,
             raise ConfigError(f"{flow} has no setting and no field of its state {name!r}; {hint}")
 
 
-def check_set(flow: object, base: type, name: str, value: object) -> None:
-    """Raise ConfigError for an attribute of a flow that is a misspelt setting, or hides what every flow has.
+def name_to_set(flow: object, base: type, name: str, value: object) -> str:
+    """Return the attribute of a flow to set for this name and value.
 
-    A function may: it is called in the place of a method.
+    Raises ConfigError for a misspelt setting, and if it would hide what every flow has of that name. A function may: it
+    is called in the place of a method.
     """
+    if name == SWITCH and isinstance(value, bool | None):
+        return "_streamed"
     if name in SETTINGS or name in vars(flow) or _is_code(value):
-        return
+        return name
     kind = type(flow)
     if hides := _hides(base, name):
         hint = why_not(["Flow"], name) or _what_it_hides(base, name)
@@ -98,6 +109,7 @@ def check_set(flow: object, base: type, name: str, value: object) -> None:
         hint = "" if own or name.startswith("_") else meant(name, _MISSPELT)
     if hint:
         raise ConfigError(f"flow {kind.__name__!r} has no setting {name!r}; {hint if hides else f'{hint} {_OWN}'}")
+    return name
 
 
 def _check(flow: str, base: type, attributes: Mapping[str, object]) -> None:

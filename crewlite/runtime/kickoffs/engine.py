@@ -218,7 +218,7 @@ async def _run(root: Root[T], request: Request, storage: Storage, around: StepSc
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
         check = partial(check_of_run_at_work, root, request, secrets)
         run, inputs = await (joining.when_free(begin, check, root, request.progress) if request.wait else begin())
-    run.config, run.setting = storage.own, storage.setting
+    run.config, run.setting, run.streamed = storage.own, storage.setting, request.streamed
     if around:
         run.enclosing, run.guards, run.sayings = around.inherited.budgets, around.inherited.guards, around.sayings
     value = await drive(root, run, inputs, request.progress)

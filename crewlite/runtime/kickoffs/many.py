@@ -160,6 +160,12 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
             f"This {kind} is bound to one run, but kickoff_for_each starts several: "
             f"call {kind}.bound_to(None).kickoff_for_each(...)"
         )
+    if definition.as_request().streamed:
+        kind = definition.run_kind
+        raise ConfigError(
+            f"This {kind} has stream=True, but kickoff_for_each returns results: call {kind}.kickoff(...) for each of "
+            f"the inputs, which returns a stream, or {kind}.with_(stream=False).kickoff_for_each(...)"
+        )
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
         found = "one set of inputs" if isinstance(inputs, Mapping) else repr(inputs)
         raise ConfigError(f"inputs is {found}; wanted a list of them, one for each run: kickoff_for_each([{{...}}])")

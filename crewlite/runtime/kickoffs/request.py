@@ -184,6 +184,8 @@ class Request:
     progress: Progress = field(default_factory=Progress, kw_only=True)
     verbose: bool = field(default=False, kw_only=True)
     """Show the progress of the run, even if the definition is not verbose."""
+    streamed: bool = field(default=False, kw_only=True)
+    """Whether models are asked for their replies in pieces."""
     of_study: bool = field(default=False, kw_only=True)
     """Whether a study makes this request, to run one of its variants."""
     operation_id: str | UUID | None = field(default=None, kw_only=True)

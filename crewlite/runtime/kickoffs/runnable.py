@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from crewlite.state.config import CheckpointConfig
     from crewlite.state.format.record import Record
 
+chunks = lazy("crewlite.runtime.kickoffs.chunks")
 engine = lazy("crewlite.runtime.kickoffs.engine")
 forks = lazy("crewlite.runtime.kickoffs.fork")
 studies = lazy("crewlite.runtime.exploring.study")
@@ -126,7 +127,7 @@ class Runnable(ABC, Generic[R]):
         return ()
 
     def kickoff(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:  # noqa: D417 - as_request says which arguments there are
-        """Run it and wait for its result.
+        """Run it and wait for its result. With `stream=True` of a crew or flow: begin it, and return a StreamingOutput.
 
         Args:
             inputs: Of a crew: values for the `{placeholders}` of tasks and agents. A resume needs none, or the same.
@@ -160,13 +161,15 @@ class Runnable(ABC, Generic[R]):
             StoreError: a save failed, with on_save_error="raise".
         """
         with shortened():
-            result: R_co = engine.kickoff_here(self, _kickoff_request(self, *args, **kwargs))
+            request = _kickoff_request(self, *args, **kwargs)
+            result: R_co = chunks.begun(self, request) if request.streamed else engine.kickoff_here(self, request)
         return result
 
     async def akickoff(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run `kickoff` from code on an event loop: await it there."""
         with shortened():
-            result: R_co = await engine.kickoff(self, _kickoff_request(self, *args, **kwargs))
+            request = _kickoff_request(self, *args, **kwargs)
+            result: R_co = chunks.begun(self, request) if request.streamed else await engine.kickoff(self, request)
         return result
 
     kickoff_async = akickoff

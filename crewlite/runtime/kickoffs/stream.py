@@ -65,10 +65,10 @@ class RunStream(Generic[R]):
         return self.handle.__await__()
 
     def __iter__(self) -> Iterator[BaseEvent]:
-        return _Reader(self, lambda event: event)
+        return _Reader(self, self._item_in)
 
     def __aiter__(self) -> AsyncIterator[BaseEvent]:
-        return _Reader(self, lambda event: event)
+        return _Reader(self, self._item_in)
 
     def text(self) -> Iterator[str]:
         """Yield what the agents say: pieces if a model streams (`LLM(..., stream=True)`), else complete replies.
@@ -124,6 +124,10 @@ class RunStream(Generic[R]):
         if not self._interrupted and self.handle.at_work:
             self._interrupted = True
             self.handle.cut_short(error)
+
+    def _item_in(self, event: BaseEvent) -> Any:
+        """Return what iteration gives for an event; None to leave it out."""
+        return event
 
     def _text_in(self, event: BaseEvent) -> str:
         """Return the text in an event; "" for a complete reply whose pieces were returned already."""

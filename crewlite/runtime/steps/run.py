@@ -93,6 +93,8 @@ class Run:
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: Mapping[str, int] = field(default_factory=dict)
     """Calls in doubt to make again, each with the number of the attempt that is in doubt, and failed steps to retry."""
+    streamed: bool = False
+    """Whether models are asked for their replies in pieces."""
     enclosing: tuple[Any, ...] = ()
     """The budgets of the run inside which this one was kicked off; () for none."""
     guards: tuple[Guard, ...] = ()

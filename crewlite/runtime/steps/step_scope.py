@@ -55,6 +55,11 @@ class StepScope(Frame):
 
     __slots__ = ()
 
+    @property
+    def streamed(self) -> bool:
+        """See `durable.Scope`."""
+        return self.run.streamed
+
     def reserve_address(self, kind: str, name: str | None = None, once: codec.Json = None) -> str:
         """See `durable.Scope`."""
         address, recorded = self.children.next(kind, name), self.children.recorded_calls
