@@ -17,6 +17,13 @@ CLOSED = "the event loop that does this work was closed before the work had ende
 _LOOK = 0.5  # seconds between two looks whether a loop is closed
 
 
+def uncancellable() -> futures.Future[Any]:
+    """Return a future that nobody who waits for it can cancel, so that whoever answers it always can."""
+    done = futures.Future[Any]()
+    done.set_running_or_notify_cancel()
+    return done
+
+
 def begin_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> futures.Future[T]:
     """Start `work` on an event loop, from any thread, and return its future. Cancelling that cancels the work.
 

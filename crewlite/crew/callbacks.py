@@ -7,6 +7,7 @@ not repeat a call that has returned, if its arguments are the same, even if the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ConfigDict
@@ -98,8 +99,9 @@ async def _finish(callback: Callable[..., Any], result: CrewOutput) -> dict[str,
 
 async def _recorded(callback: Callable[..., Any], act: Callable[[], Any], question: Any, role: str) -> dict[str, Any]:
     """Call a callback with `act`, in a step that records the values which it returns by name."""
-    values: Any = {"encode": codec.encode_to_keep, "decode": codec.decode, "round_trip": True}
-    made: dict[str, Any] = await durable.scope().step(callback_step(callback, act, question, role=role, **values))
+    step = callback_step(callback, act, question, role=role)
+    step = replace(step, encode=codec.encode_to_keep, decode=codec.decode, round_trip=True)
+    made: dict[str, Any] = await durable.scope().step(step)
     return made
 
 

@@ -262,7 +262,7 @@ def test_a_run_that_waits_for_long_gives_signs_of_life(make_crew, config, busy):
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     queue = writer.enter("r", "main")
-    queue.seq, queue.sum, queue.written = record.seq, record.sum, True
+    queue.head, queue.written = record.head, True
     went_on = threading.Event()
     idle = writer.enter("other", "main")
 
@@ -298,7 +298,7 @@ def test_signs_of_life_end_when_another_has_the_branch_and_the_writer_goes_on(ma
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     queue = writer.enter("r", "main")
-    queue.seq, queue.sum, queue.written = record.seq, record.sum, True
+    queue.head, queue.written = record.head, True
     claimed_by(on_disk, **ELSEWHERE)
     heard_of(on_disk, 1000.0)
     children.until(lambda: "r/main gave no sign of life" in caplog.text)
@@ -315,10 +315,10 @@ def test_a_branch_that_was_only_read_so_far_is_given_no_sign_of_life(make_crew, 
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     read, beside = writer.enter("r", "main"), writer.enter("s", "main")
-    read.seq, read.sum = record.seq, record.sum
+    read.head = record.head
     crew_of(make_crew, on_disk, ["a", "b", "c"]).kickoff(run_id="s")
     other = find_lineage(store, "s", "main").record()
-    beside.seq, beside.sum, beside.written = other.seq, other.sum, True
+    beside.head, beside.written = other.head, True
     claimed_by(on_disk, **ELSEWHERE)  # somebody was faster
     heard_of(on_disk, 1000.0)
     heard = store.touched("s", "main")

@@ -136,7 +136,7 @@ def test_a_run_gives_signs_of_life_again_once_what_had_failed_can_be_stored(make
     writer = Writer(store, ("test", "test"), "test", beat=0.02, users=1)
     writer.start()
     queue = writer.enter("r", "main")
-    queue.seq, queue.sum, queue.written = record.seq, record.sum, True
+    queue.head, queue.written = record.head, True
     entry = seal({"schema": SCHEMA, "seq": record.seq + 1, "at": now().isoformat()}, after=record.sum)
     failed, disk.full = threading.Event(), True
     queue.put((entry,), lambda error: failed.set())

@@ -107,9 +107,7 @@ OF_A_RESUME: dict[str, Callable[[Record], Any]] = {
     "intended": lambda record: {at: n for at, n in record.intended.items() if not record.settled(at)},
     "intents": lambda record: {at: n for at, n in record.intents.items() if not record.settled(at)},
     "led to": lambda record: {at: is_before_change(record, at) for at in (*outside(record), *unsettled(record))},
-    "asked": lambda record: {
-        at: ({**one, "seq": 0}, record.asked_in[at]) for at, one in record.asked.items() if not record.settled(at)
-    },
+    "asked": lambda record: {at: one for at, one in record.asked.items() if not record.settled(at)},
     "claim": lambda record: (record.claim, record.died),
     "claims": lambda record: record.events.claims,
     "answers": lambda record: {at: one for at, one in record.answers.items() if not record.settled(at)},

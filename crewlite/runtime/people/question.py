@@ -138,7 +138,7 @@ def recorded_question(record: Record, address: str, digest: str, basis: Basis) -
     asked = record.asked.get(address)
     if asked is None or asked.get("digest") != digest:
         return None
-    return asked if basis.holds(record.asked_in[address], asked.get("rests_on")) else None
+    return asked if basis.holds(asked["seq"], asked.get("rests_on")) else None
 
 
 def recorded_answer(record: Record, address: str, digest: str, basis: Basis) -> GivenAnswer | None:

@@ -17,7 +17,7 @@ from crewlite.encoding.codec import Json
 from crewlite.errors import ConfigError
 from crewlite.events.family import FamilyEvents
 from crewlite.kinds import Kind
-from crewlite.step_parts import INHERITED, Drift
+from crewlite.step_parts import INHERITED
 from crewlite.tools.naming import address_name
 
 T = TypeVar("T")
@@ -57,10 +57,6 @@ def callback_step(
     kind: Kind = kinds.CALLBACK,
     role: str = "",
     name: str | None = None,
-    drift: Drift = "rerun",
-    encode: Callable[[Any], Json] = durable.same,
-    decode: Callable[[Json], Any] = durable.same,
-    round_trip: bool = False,
 ) -> Step[Any]:
     """Build the step that calls a callback. Its name is `name`, or else `role.function`.
 
@@ -75,10 +71,7 @@ def callback_step(
         work=work,
         question=question,
         events=FamilyEvents.plain(callback, kind, name, label),
-        encode=encode,
-        decode=decode,
-        round_trip=round_trip,
-        drift=drift,
+        drift="rerun",
         effect="idempotent",
         policies=INHERITED,
         label=label,

@@ -50,6 +50,7 @@ from crewlite.runtime.steps.causes import causes_of, for_author, led_to, message
 from crewlite.runtime.steps.failed_attempts import FailedAttempt, described, keep
 from crewlite.runtime.steps.failures import written
 from crewlite.runtime.steps.frame import Frame
+from crewlite.runtime.steps.run import Origin
 from crewlite.runtime.steps.trajectory import last_good, trajectory
 from crewlite.runtime.steps.undoing import undone
 from crewlite.state.format.addresses import outers, prefix_beside
@@ -130,9 +131,8 @@ async def _recorded(frame: Frame, decision: Decided, attempt: int, failed: Faile
     if not decision.final:
         _log_retry(frame, shown, attempt, decision.remedy)
     event = with_more(_event(frame, decision, attempt, failed, shown), started_event_id=frame.origin.parent)
-    origin = frame.origin._replace(parent=outer.origin.parent)
     commit: CommitParts = {"steps": [*starmap(invalidated, decision.void), attempted]}
-    await run.publish(frame.own_step.events.source, event, origin, parts=commit)
+    await run.publish(frame.own_step.events.source, event, _origin(frame), parts=commit)
     if decision.final:
         outer.children.receive_sayings(address, failed.said)
         if thrown is error:
@@ -254,9 +254,8 @@ async def announce_success(frame: Frame) -> None:
 def _started(frame: Frame, decision: Decided) -> dict[str, Any]:
     """Return the fields of the event that a remedy is applied."""
     remedy, kind = decision.remedy, decision.remedy.type
-    about = {"kind": frame.own_step.kind.name, "name": _name(frame), "failure": decision.kind, "remedy": remedy.name}
-    about |= {"failure_type": kind.value if kind else "", "hint": remedy.hint}
-    return about | {"attempt": tries(frame.run.record, frame.address), "delay": remedy.after}
+    about = {"failure": decision.kind, "failure_type": kind.value if kind else "", "remedy": remedy.name}
+    return _of_step(frame) | about | {"hint": remedy.hint, "delay": remedy.after}
 
 
 async def _announce_type(frame: Frame, failure: Failure) -> None:
@@ -266,8 +265,12 @@ async def _announce_type(frame: Frame, failure: Failure) -> None:
 
 
 async def _announce(frame: Frame, event: type[BaseEvent], about: dict[str, Any]) -> None:
-    origin = frame.outer.origin._replace(checkpoints=frame.origin.checkpoints)
-    await frame.run.publish(frame.own_step.events.source, (event, about), origin)
+    await frame.run.publish(frame.own_step.events.source, (event, about), _origin(frame))
+
+
+def _origin(frame: Frame) -> Origin:
+    """Return where the events about the step itself come from: the step, inside the one that encloses it."""
+    return frame.origin._replace(parent=frame.outer.origin.parent)
 
 
 def _about(frame: Frame, failure: Failure) -> dict[str, Any]:
@@ -280,13 +283,7 @@ def _about(frame: Frame, failure: Failure) -> dict[str, Any]:
 
 
 def _of_step(frame: Frame) -> dict[str, Any]:
-    about = {
-        "kind": frame.own_step.kind.name,
-        "name": _name(frame),
-        "address": frame.address,
-        "source_id": frame.address,
-    }
-    return {**about, "source_name": frame.origin.name, "attempt": tries(frame.run.record, frame.address)}
+    return {"kind": frame.own_step.kind.name, "name": _name(frame), "attempt": tries(frame.run.record, frame.address)}
 
 
 def _name(frame: Frame) -> str:

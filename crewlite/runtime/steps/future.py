@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from crewlite import durable
 from crewlite.concurrency import background
-from crewlite.concurrency.between_loops import await_shielded, begin_on
+from crewlite.concurrency.between_loops import await_shielded, begin_on, uncancellable
 from crewlite.definitions.keywords import methods_with_known_keywords
 from crewlite.durable import Scope, Step
 from crewlite.encoding import codec
@@ -40,7 +40,7 @@ class StepFuture(Generic[T]):
         if runs_here(self._loop):
             self._begin(step, start)
         else:  # the loop runs these callbacks in the order of the requests
-            self._done = _uncancellable()
+            self._done = uncancellable()
             self._loop.call_soon_threadsafe(self._begin, step, start, context=to_another_loop())
 
     def result(self, timeout: float | None = None) -> T:
@@ -100,7 +100,7 @@ class StepFuture(Generic[T]):
         if self._done:
             return self._done
         assert self._task  # the step was begun above
-        done = _uncancellable()
+        done = uncancellable()
         if self._task.done():
             _settle(done, self._task)
         else:
@@ -111,7 +111,7 @@ class StepFuture(Generic[T]):
         try:
             self._task = self._scope.spawn(step, start)
         except Exception as error:  # raised where the future is awaited
-            self._done = self._done or _uncancellable()
+            self._done = self._done or uncancellable()
             self._done.set_exception(error)
         else:
             if self._done:
@@ -131,13 +131,6 @@ class StepFuture(Generic[T]):
         """Mark the step as awaited: its failure was raised to the waiter, so the enclosing step need not raise it."""
         if self._task and self._task.done():  # if not, the waiter timed out and no failure reached it
             self._scope.mark_awaited(self._task)
-
-
-def _uncancellable() -> concurrent.futures.Future[Any]:
-    """Return a future that a waiter cannot cancel, so that the step is never cancelled through it."""
-    done = concurrent.futures.Future[Any]()
-    done.set_running_or_notify_cancel()
-    return done
 
 
 def _settle(done: concurrent.futures.Future[T], task: asyncio.Task[T]) -> None:

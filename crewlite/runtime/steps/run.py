@@ -277,7 +277,7 @@ class Run:
             event = self._event(cls, about, origin, seq)
             note = event.noted
         else:
-            note = EventNote(type_of(cls), new_id(), now_text(), about.get("address", origin.address))
+            note = EventNote(type_of(cls), new_id(), now_text(), origin.address)
         recorded = () if cls.fleeting else (note,)
         if not ahead:
             journal.buffered_events += recorded

@@ -66,9 +66,7 @@ class Record:
     """The steps that had ended and run again, until they end: the number of the commit that made each void, by address.
     """
     asked: dict[str, AskedQuestion] = field(default_factory=dict)
-    """The questions to people, by address."""
-    asked_in: dict[str, int] = field(default_factory=dict)
-    """The numbers of the commits in which the questions were asked, by address."""
+    """The questions to people, by address, each with the number of the commit in which it was asked as its `seq`."""
     answers: dict[str, GivenAnswer] = field(default_factory=dict)
     """The answers recorded from outside the run, by the address of the question."""
     checkpoints: BranchCheckpoints = field(default_factory=BranchCheckpoints)
@@ -149,7 +147,7 @@ class Record:
     @property
     def current(self) -> list[AskedQuestion]:
         """The questions to people, answered or not, of unsettled steps; of several about one failure, only the last."""
-        last = last_about_each(sorted(self.asked, key=self.asked_in.__getitem__))
+        last = last_about_each(sorted(self.asked, key=lambda at: self.asked[at]["seq"]))
         return [self.asked[at] for at in last if not self.settled(at)]
 
     def answer_to(self, asked: Mapping[str, Any]) -> GivenAnswer | None:
@@ -298,7 +296,7 @@ class Record:
             self._replace(address)
         for asked in commit.get("asked", ()):
             address = asked["address"]
-            self.asked[address], self.asked_in[address] = asked, asked.get("seq", self.seq)
+            self.asked[address] = {**asked, "seq": asked.get("seq", self.seq)}
             if (earlier := self.answers.get(address)) and not earlier.get("ahead"):
                 del self.answers[address]  # a question that is asked again is open again
             self._replace(address)

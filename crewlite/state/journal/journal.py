@@ -163,7 +163,7 @@ class Journal(Commits):
 
     def _is_ahead(self, queue: WriteQueue) -> bool:
         """Return whether there are commits that are not stored, or whose events are not emitted yet."""
-        return self._behind > 0 or queue.seq != self.record.seq
+        return self._behind > 0 or queue.head[0] != self.record.seq
 
     async def aclose(self, *, cancelled: bool = False, last_values: bool = True) -> None:
         """Release the branch and the store, once all queued commits are stored. Retries failed ones once.
@@ -192,7 +192,7 @@ class Journal(Commits):
                 await self._settle_and_warn(queue)
         finally:
             self._drop_claim()
-            if self.claim and (self.record.claim or queue.seq != self.record.seq) and not queue.fenced:
+            if self.claim and (self.record.claim or queue.head[0] != self.record.seq) and not queue.fenced:
                 queue.owed = back
             ended = queue.leave()
         if ended:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from crewlite.concurrency import background
 from crewlite.concurrency.background import ends_task, ordinary
+from crewlite.concurrency.between_loops import uncancellable
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.state.format.commit import CheckpointRecord, CommitData, CommitParts
 from crewlite.state.format.entry import Entry, seal
@@ -132,8 +133,7 @@ def flush(journal: Journal) -> Future[int]:
         raise journal.ended()
     if (queue := journal.queue) is None:
         raise StoreError("no store", "this run keeps its record in memory, so nothing is saved")
-    flushed: Future[int] = Future()
-    flushed.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the writer can always set it
+    flushed: Future[int] = uncancellable()
 
     def settle(error: BaseException | None) -> None:
         if error is not None and queue.writer.closed:
@@ -141,7 +141,7 @@ def flush(journal: Journal) -> Future[int]:
         elif error is not None:
             flushed.set_exception(_unsaved(journal, "not everything is saved", error))
         else:
-            flushed.set_result(queue.seq)
+            flushed.set_result(queue.head[0])
 
     queue.put((), settle)
     return flushed
@@ -159,8 +159,7 @@ def _unsaved(journal: Journal, what: str, problem: BaseException) -> BaseExcepti
 
 def _on_its_thread(journal: Journal, act: Callable[[Future[T]], None]) -> Future[T]:
     """Call `act` with a new future, on the thread of the run, and return the future. An error of `act` is set on it."""
-    done: Future[T] = Future()
-    done.set_running_or_notify_cancel()
+    done: Future[T] = uncancellable()
 
     def guarded() -> None:
         try:

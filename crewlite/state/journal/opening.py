@@ -11,6 +11,7 @@ import threading
 from concurrent.futures import Future
 from weakref import WeakValueDictionary
 
+from crewlite.concurrency.between_loops import uncancellable
 from crewlite.state.journal.writer import WriteQueue, Writer, guard, writers
 from crewlite.state.providers import BaseProvider, kept_open, open_store
 from crewlite.state.providers.locations import real_path
@@ -88,8 +89,7 @@ def queue_here(location: str, run_id: str, branch: str) -> WriteQueue | None:
 def settling(queue: WriteQueue) -> Future[BaseException | None]:
     """Return a future that ends when the queue is empty, with None, or when its entries have failed again."""
     branch = _branch(queue)
-    settled = _settling[branch] = Future()
-    settled.set_running_or_notify_cancel()  # so that a caller that is cancelled does not cancel it
+    settled = _settling[branch] = uncancellable()
     settled.add_done_callback(lambda _: _settling.pop(branch) if _settling.get(branch) is settled else None)
     queue.put((), settled.set_result)
     return settled

@@ -18,9 +18,10 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from crewlite.concurrency.background import ordinary
+from crewlite.concurrency.between_loops import uncancellable
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.state.format.commit import CommitParts
-from crewlite.state.format.entry import Entry
+from crewlite.state.format.entry import Entry, Head
 from crewlite.state.journal.cancel import why_refused
 from crewlite.state.journal.claim import BEAT
 from crewlite.state.journal.letters import Receive, deliver
@@ -56,9 +57,8 @@ class WriteQueue:
     """The event loop of the run; None if it is not known."""
     earlier: Future[None] | None = None
     """Done when all is written that was queued in the queue that this one replaces."""
-    seq: int = 0
-    """The number of the last stored entry; `sum` is its checksum."""
-    sum: str = ""
+    head: Head = (0, "")
+    """The number of the last stored entry, and its checksum."""
     read: Sequence[Entry] = ()
     """The entries of the branch as they were read, until the first commit is stored."""
     backlog: tuple[Entry, ...] = ()
@@ -112,8 +112,7 @@ class WriteQueue:
         `act` is called though earlier entries could not be written. If the store is closed first, the future gets a
         StoreError.
         """
-        done: Future[T] = Future()
-        done.set_running_or_notify_cancel()  # so that the caller cannot cancel it, and the thread can always set it
+        done: Future[T] = uncancellable()
 
         def run(error: BaseException | None) -> None:
             if error is not None and self.writer.closed:
@@ -157,7 +156,7 @@ class Writer:
     _jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)  # None ends the thread
     _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)  # gets an item when `_linger` can end
     _lingers: bool = False
-    _ended: Future[None] = field(default_factory=Future)
+    _ended: Future[None] = field(default_factory=uncancellable)
     closed: bool = False  # whether the store is closed
     _crowded: bool = False
     """Whether several runs have just committed together, so that waiting a moment lets more of them share a sync."""
@@ -227,7 +226,6 @@ class Writer:
 
     def start(self) -> None:
         """Start the thread."""
-        self._ended.set_running_or_notify_cancel()  # so that cancelling a caller that waits for it does not cancel it
         threading.Thread(target=self._work, name="crewlite-writer", daemon=True).start()
 
     def _work(self) -> None:
@@ -310,7 +308,7 @@ class Writer:
         """Check branches with one call of the store, so that no commit waits long; if that fails, one by one."""
         try:
             signs = {
-                queue: Commit(*queue.key, queue.seq, queue.sum, ())
+                queue: Commit(*queue.key, *queue.head, ())
                 for queue in queues
                 if due or not (queue.moved or self.store.touched(*queue.key) == queue.touched)
             }
@@ -318,7 +316,7 @@ class Writer:
                 self.store.append([*signs.values()])
             for queue, sign in signs.items():
                 queue.touched = self.store.touched(*queue.key)
-                if self.store.sum_at(*queue.key, queue.seq + 1):  # written between those two calls
+                if self.store.sum_at(*queue.key, queue.head[0] + 1):  # written between those two calls
                     self.store.append([sign])
             for queue in queues:
                 queue.moved = False
@@ -339,7 +337,7 @@ class Writer:
             return ordinary(error)
         why: Exception = error
         with contextlib.suppress(BaseException):  # if the reason cannot be read, the conflict itself is reported
-            why = why_refused(self.store, *queue.key, queue.seq, error)
+            why = why_refused(self.store, *queue.key, queue.head[0], error)
         queue.fenced = True
         if future := queue.on_fenced:
             with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing awaits it
@@ -351,7 +349,7 @@ class Writer:
         for job in jobs:
             waiting.setdefault(job.queue, [*job.queue.backlog]).extend(job.entries)
         commits = {
-            queue: Commit(*queue.key, queue.seq, queue.sum, tuple(entries), queue.read)
+            queue: Commit(*queue.key, *queue.head, tuple(entries), queue.read)
             for queue, entries in waiting.items()
             if entries
         }
@@ -369,14 +367,14 @@ class Writer:
             call_back([(job.done, job.loop) for job in jobs if job.queue is not failed], None)  # had nothing to write
             return
         for queue, commit in commits.items():
-            queue.backlog, queue.read, (queue.seq, queue.sum) = (), (), commit.head  # the seq last: see Journal.flush
+            queue.backlog, queue.read, queue.head = (), (), commit.head  # the head last: see Journal.flush
             queue.written, queue.moved, queue.touched = True, True, committed_at(commit)
             for entry in commit.entries:
                 queue.upkeep.is_due |= "drops" in entry.commit
         call_back([(job.done, job.loop) for job in jobs], None)
         for queue in commits:
             if queue.upkeep.is_due:
-                queue.upkeep.compact(self.store, *queue.key, queue.seq)
+                queue.upkeep.compact(self.store, *queue.key, queue.head[0])
 
 
 def _set(future: asyncio.Future[BaseException], error: BaseException) -> None:

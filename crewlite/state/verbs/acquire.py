@@ -91,7 +91,7 @@ def _read(store: Store, queue: WriteQueue, target: Located) -> Record:
         raise BranchConflictError(target.run_id, target.branch, holder=holder, kind=record.kind)
     if record.claim and touched != before:
         return _read(store, queue, target)  # its holder was alive when it was read, and has ended since
-    queue.seq, queue.sum = record.head
+    queue.head = record.head
     queue.read = own_entries(found.entries)
     try:
         queue.upkeep.bases = bases(store.branches(target.run_id), target.branch)
