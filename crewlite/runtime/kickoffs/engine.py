@@ -65,7 +65,6 @@ load(lazy("crewlite.runtime.people.suspending"))  # now: a person may have to de
 
 R = TypeVar("R")
 T = TypeVar("T")
-Begun = tuple[Run, dict[str, Any]]
 
 
 def kickoff_here(definition: Runnable[R], request: Request) -> R:
@@ -213,20 +212,20 @@ async def _run(root: Root[T], request: Request, storage: Storage, around: StepSc
     request.progress.found_again = request.run_id is not None or request.resume
     secrets = secrets_of(root, config)
     if config is None:
-        run, inputs = await _begin(root, request, Journal(new_id(), "main", Record(), secrets, receive=receive))
+        run = await _begin(root, request, Journal(new_id(), "main", Record(), secrets, receive=receive))
     else:
         begin = partial(_resume_any if request.resume else _take_up, root, request, config, secrets)
         check = partial(check_of_run_at_work, root, request, secrets)
-        run, inputs = await (joining.when_free(begin, check, root, request.progress) if request.wait else begin())
+        run = await (joining.when_free(begin, check, root, request.progress) if request.wait else begin())
     run.config, run.setting, run.streamed = storage.own, storage.setting, request.streamed
     if around:
         run.enclosing, run.guards, run.sayings = around.inherited.budgets, around.inherited.guards, around.sayings
-    value = await drive(root, run, inputs, request.progress)
+    value = await drive(root, run, request.progress)
     request.progress.durability = run.durability  # only now, as the last save may have failed
     return Finished(value, request.progress.usage, run.durability, run.run_id)
 
 
-async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Begun:
+async def _resume_any(root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets) -> Run:
     """Resume the newest unfinished run that no process is working on; begin a run if there is none.
 
     If several processes want the same run, one of them acquires its branch, and the others look for another run.
@@ -248,7 +247,7 @@ class _Over(Exception):
 
 async def _take_up(
     root: Root[Any], request: Request, config: CheckpointConfig, secrets: Secrets, found: Located | None = None
-) -> Begun:
+) -> Run:
     """Open the store and acquire the branch; resume the run that it holds, or begin one.
 
     `found` is an unfinished run to resume. Raises _Over if the run to resume has changed since it was found.
@@ -297,7 +296,7 @@ def _is_over(root: Root[Any], request: Request, found: Located | None, journal: 
     return not record.seq or record.finished is not request.state_turn.is_finished
 
 
-async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Begun:
+async def _begin(root: Root[Any], request: Request, journal: Journal, config: CheckpointConfig | None = None) -> Run:
     """Begin a new run. Its first commit proves that the store can be written, before anything is paid."""
     root.check(request.inputs or {})
     root.check_beginning(request.inputs or {}, journal.record)
@@ -315,8 +314,14 @@ async def _begin(root: Root[Any], request: Request, journal: Journal, config: Ch
     answers = answers_given(root, journal, request, changed=True)
     await store_claim(journal, {"run": first, **answers, **approvals_given(journal, request)})
     request.progress.attach(journal)
-    subscriber, given = _subscriber(root, config), dict(request.answers or {})
-    return Run(journal, subscriber, strict_replay=root.strict_replay, answers=given, rerun=request.attempts), inputs
+    return Run(
+        journal,
+        _subscriber(root, config),
+        inputs=inputs,
+        strict_replay=root.strict_replay,
+        answers=dict(request.answers or {}),
+        rerun=request.attempts,
+    )
 
 
 async def _resume(
@@ -325,7 +330,7 @@ async def _resume(
     config: CheckpointConfig,
     journal: Journal,
     target: Located,
-) -> Begun:
+) -> Run:
     """Resume a recorded run where it stopped, or prepare to return its stored result."""
     record = journal.record
     with _announced(root.source, journal, target):
@@ -340,7 +345,7 @@ async def _resume(
             copied: CommitParts = {"copied": [target.copied]} if target.copied and target.copied == record.sum else {}
             await store_claim(journal, parts | copied)
         request.progress.attach(journal)
-    run = Run(
+    return Run(
         journal,
         _subscriber(root, config, asleep=drifted is not None),
         config.on_drift or "keep",
@@ -348,18 +353,17 @@ async def _resume(
         strict_replay=root.strict_replay,
         superseded=superseded,
         drifted=tuple(one.address for one in drifted or ()),
+        inputs=inputs,
         answers=dict(request.answers or {}),
         rerun=request.attempts,
     )
-    return run, inputs
 
 
 @contextlib.contextmanager
 def _announced(source: object, journal: Journal, target: Located) -> Iterator[None]:
     """Emit the events of a resume: its start, and its success or failure at the end of the block."""
     started = time.perf_counter()
-    about = {"location": target.location, "provider": target.provider.name}
-    about |= {"run_id": target.run_id, "branch": target.branch}
+    about = target.event_fields
     event_bus.emit(source, events.CheckpointRestoreStartedEvent(**about))
     try:
         yield

@@ -55,7 +55,7 @@ async def when_free(
             if conflict.problem or progress.target is None or (conflict.found is not None and found == clash):
                 raise
         if not progress.waited:
-            check(progress.target, await background.in_thread(_record_of, progress.target))
+            check(progress.target, await background.in_thread(progress.target.record))
         root.reset(before)
         await _until_free(progress.target, progress)
         progress.joined = ""
@@ -140,11 +140,6 @@ class _Watch:
             self._of, record = touched, find_lineage(self.store, self.run_id, self.branch).record()
             self._record = record
         return record.claim
-
-
-def _record_of(target: Located) -> Record:
-    with target.opened() as store:
-        return find_lineage(store, target.run_id, target.branch).record()
 
 
 def _cancel(target: Located) -> None:

@@ -40,7 +40,7 @@ _DEEPEST = 400  # steps that may enclose a kickoff; deeper is only a definition 
 _TO_STOP = 1.0  # seconds that cancelled steps have to end before they are abandoned
 
 
-async def drive(root: Root[T], run: Run, inputs: dict[str, Any], progress: Progress) -> T:
+async def drive(root: Root[T], run: Run, progress: Progress) -> T:
     """Drive a run to its result, and close its journal however it ends.
 
     If the run suspends to wait for people, and they have answered by then, it is driven again at once. Tools and models
@@ -51,7 +51,7 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], progress: Progr
         try:
             with threads.shared():
                 async with InUse():
-                    return await _to_its_end(root, run, inputs, listener, progress)
+                    return await _to_its_end(root, run, listener, progress)
         finally:
             try:
                 await event_bus.aflush(listener.patience if listener else PATIENCE)
@@ -60,13 +60,11 @@ async def drive(root: Root[T], run: Run, inputs: dict[str, Any], progress: Progr
                 progress.end()
 
 
-async def _to_its_end(
-    root: Root[T], run: Run, inputs: dict[str, Any], listener: Listener | None, progress: Progress
-) -> T:
+async def _to_its_end(root: Root[T], run: Run, listener: Listener | None, progress: Progress) -> T:
     heard = frozenset[str]()
     while True:
         try:
-            result = await _driven(root, run, inputs, listener, progress)
+            result = await _driven(root, run, listener, progress)
         except Suspended as waits:
             if waits.run_id != run.run_id:  # a separate run, kicked off inside this one
                 raise
@@ -81,8 +79,8 @@ async def _to_its_end(
             return result
 
 
-async def _driven(root: Root[T], run: Run, inputs: dict[str, Any], listener: Listener | None, progress: Progress) -> T:
-    step = dataclasses.replace(root.step(inputs, run), address=root.address)
+async def _driven(root: Root[T], run: Run, listener: Listener | None, progress: Progress) -> T:
+    step = dataclasses.replace(root.step(run.inputs, run), address=root.address)
     frame = StepScope(run, run.outermost(root.name))
     frame.children.sayings = run.sayings
     try:

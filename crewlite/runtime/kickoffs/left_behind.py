@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from crewlite.errors import CrewliteError
 from crewlite.runtime.kickoffs.request import Progress
 from crewlite.state.format.record import Record
-from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers.base import declares
 from crewlite.texts.logs import logger
 from crewlite.texts.wording import number_of
@@ -98,8 +97,7 @@ def _recorded(progress: Progress) -> Record:
     """Read the record of a run. Returns an empty record, as of an interrupted run, if it cannot be read."""
     with contextlib.suppress(CrewliteError, OSError):
         if target := progress.target:
-            with target.opened() as store:
-                return find_lineage(store, target.run_id, target.branch).record()
+            return target.record()
     return Record()
 
 

@@ -88,10 +88,11 @@ async def preview(root: Root[Any], request: Request) -> Preview:
         resumed=True,
         strict_replay=root.strict_replay,
         superseded=superseded,
+        inputs=inputs,
         before=Record.of([entry for entry in entries if entry.seq <= record.base]),
         arguments=arguments_of(entries),
     )
-    ends = await _driven(root, inputs, run)
+    ends = await _driven(root, run)
     running = {step.address for step in run.steps if step.verdict in ("runs", "may run")}
     return Preview(tuple(run.steps), ends, calls_made_again(entries, beside, record, run.before, running))
 
@@ -106,9 +107,9 @@ def _read(found: Located) -> tuple[Located, list[Entry], list[MadeCall]]:
     return found, entries, calls_of_base(journals, found.branch)
 
 
-async def _driven(root: Root[Any], inputs: dict[str, Any], run: PreviewRun) -> str:
+async def _driven(root: Root[Any], run: PreviewRun) -> str:
     """Execute the definition in `run`, which runs no step. Return why that ended before a real run would; else ""."""
-    step = dataclasses.replace(root.step(inputs, run), address="")
+    step = dataclasses.replace(root.step(run.inputs, run), address="")
     try:
         await DryScope(run, Origin("", root.name)).enter(step, "", digest([step.kind.name, step.question]))
     except Unknown:

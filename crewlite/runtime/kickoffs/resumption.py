@@ -355,7 +355,7 @@ def check_rerun(journal: Journal, rerun: Mapping[str, int], kind: str) -> None:
             problem = "is no call in doubt, and has neither failed nor finished: it cannot be run again"
             candidates = [*sorted(known), *filter(None, record.outcomes)]
             raise no_step(address, problem, record, candidates)
-        of_finished = attempt if record.intents.get(address) == "once" else 1  # their attempts are not counted
+        of_finished = attempt if record.is_once(address) else 1  # their attempts are not counted
         if (times := record.begun_once.get(address, of_finished)) < attempt:
             raise not_made(address, attempt, times)
     if done := sorted(at for at in rerun if at not in known or record.finished or record.is_inside(at)):

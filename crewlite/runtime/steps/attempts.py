@@ -114,7 +114,7 @@ def done_anew(record: Record, failed: Attempt, prefix: str) -> list[tuple[str, s
 def is_call_made_once(record: Record, ended: Outcome | Attempt) -> bool:
     """Return whether an ended step is a call with effect="once", or has the result of an earlier one."""
     reused = isinstance(ended, Outcome) and ended.reused_at
-    return record.intents.get(reused or ended.address) == "once"
+    return record.is_once(reused or ended.address)
 
 
 def reusable(record: Record) -> int:

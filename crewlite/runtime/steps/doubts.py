@@ -53,7 +53,7 @@ def planned(calls: Sequence[Intent], run: Run, mode: Mode) -> CommitParts:
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
         made = record.outcomes.get(at)
-        in_doubt = made is None and record.intents.get(at) == "once"
+        in_doubt = made is None and record.is_once(at)
         if effect is None or in_doubt or (waits and effect == "once") or is_edit_to_keep(record, made, mode):
             continue
         if effect != "once" and not (made and made.edited):
@@ -73,7 +73,7 @@ def may_have_taken_effect(run: Run, address: str) -> bool:
     record = run.record
     if address not in record.intents or address in record.outcomes or waits_for_inner_call(record, address):
         return False
-    failed_once = record.intents[address] == "once" and address in record.attempts
+    failed_once = record.is_once(address) and address in record.attempts
     return address in run.doubts or address in run.once.begun or failed_once
 
 

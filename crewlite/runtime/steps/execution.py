@@ -170,7 +170,7 @@ class Execution(Generic[T]):
         """
         run, step, address = self.outer.run, self.step, self.address
         in_doubt = may_have_taken_effect(run, address)
-        once = step.effect == "once" or (in_doubt and run.record.intents[address] == "once")  # as it was begun
+        once = step.effect == "once" or (in_doubt and run.record.is_once(address))  # as it was begun
         if in_doubt:
             check_asks_the_same(run, step, address, self.fingerprint, self.outer.inherited.mode)
             if address in run.answers and step.answer:

@@ -119,9 +119,8 @@ def _begun(record: Record, prefix: str) -> Iterator[str]:
 
     Steps that a fork has edited or set to run again are included, whatever their effect.
     """
-    begun = (at for at, effect in record.intents.items() if effect == "once")
     answered = (at for at, outcome in record.outcomes.items() if outcome.reused and is_call_made_once(record, outcome))
-    return (at for at in chain(begun, answered, record.edited) if prefix_beside(at) == prefix)
+    return (at for at in chain(record.once, answered, record.edited) if prefix_beside(at) == prefix)
 
 
 def _is_in_use(frame: Frame, address: str) -> bool:

@@ -31,8 +31,7 @@ class OnceCalls:
         for at, outcome in record.outcomes.items():
             if outcome.reused:
                 self.recipients.setdefault(outcome.reused_at, set()).add(at)
-        once = (at for at, effect in record.intents.items() if effect == "once")
-        for at in chain(once, self.recipients, *self.recipients.values()):
+        for at in chain(record.once, self.recipients, *self.recipients.values()):
             self._place(at)
 
     def request(self, address: str) -> None:

@@ -90,6 +90,8 @@ class Run:
     """Whether the recorded result answers another question than this kickoff asks, so that the root step runs again."""
     drifted: tuple[str, ...] = ()
     """Addresses of the steps in the recorded result whose answers were kept though their questions changed."""
+    inputs: dict[str, Any] = field(default_factory=dict)
+    """The inputs of the run that its definition is given."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     rerun: Mapping[str, int] = field(default_factory=dict)
     """Calls in doubt to make again, each with the number of the attempt that is in doubt, and failed steps to retry."""
@@ -156,8 +158,7 @@ class Run:
         left = [at for at in left if not is_before_change(record, at)]
         self.left_in_doubt = frozenset(around(left).union(left))
         if self.strict_replay or self.on_drift == "rerun":
-            once = (at for at, effect in record.intents.items() if effect == "once")
-            self.ended_inside = _grouped({*record.ends, *self.left_in_doubt, *around(once)}, prefix_beside)
+            self.ended_inside = _grouped({*record.ends, *self.left_in_doubt, *around(record.once)}, prefix_beside)
         elif self.left_in_doubt:
             self.ended_inside = _grouped(self.left_in_doubt, prefix_beside)
         if record.base:

@@ -32,7 +32,7 @@ def is_before_change(record: Record, address: str) -> bool:
     step has not ended and is no such call that has begun.
     """
     ended = record.end(address)
-    begun = record.intended_in.get(address) if record.intents.get(address) == "once" else None
+    begun = record.intended_in.get(address) if record.is_once(address) else None
     since = begun or (ended.seq if ended else 0)
     if not since:
         return bool(record.edited or record.earlier_inputs)

@@ -140,6 +140,15 @@ class Record:
         return "" in self.outcomes
 
     @property
+    def once(self) -> list[str]:
+        """The calls with effect="once" that were made or about to be made, in the order of their last intents."""
+        return [at for at, effect in self.intents.items() if effect == "once"]
+
+    def is_once(self, address: str) -> bool:
+        """Return whether a call with effect="once" was made, or was about to be made, at an address."""
+        return self.intents.get(address) == "once"
+
+    @property
     def waiting(self) -> list[AskedQuestion]:
         """The questions to people that have no answer yet. About one failed attempt, only the last is listed."""
         return [asked for asked in self.current if not self.answer_to(asked)]

@@ -178,7 +178,7 @@ class _Part:
         stay = self.ending | live.edited.keys()  # whether a change has taken effect follows from the outcome
         stay |= live.tasks.keys()  # readers count the tasks, also those inside steps of a flow
         if not record.finished:  # calls that may answer a next attempt around them
-            stay |= {at for at, effect in live.intents.items() if effect == "once"}
+            stay |= set(live.once)
         gone = {at for step in steps if (at := step["address"]) not in stay and self._is_settled(at)}
         shortened.add(gone)
         for entry in self.entries:

@@ -130,9 +130,8 @@ def _may_change_what_follows(record: Record, address: str, digest: str) -> bool:
 def may_make_again(record: Record, steps: Collection[str]) -> bool:
     """Return whether a fork at the head that runs these ended steps again may repeat calls with effect="once"."""
     outcomes = record.outcomes
-    once = [at for at, effect in record.intents.items() if effect == "once"]
     since = min(_asked_before(record, at) or 0 for at in steps)
-    return any(at not in outcomes or outcomes[at].seq >= since or _is_inside(at, steps) for at in once)
+    return any(at not in outcomes or outcomes[at].seq >= since or _is_inside(at, steps) for at in record.once)
 
 
 def calls_of_base(journals: Journals, branch: str) -> list[MadeCall]:

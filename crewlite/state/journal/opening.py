@@ -73,11 +73,6 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
     return writer
 
 
-def is_written_here(location: str, run_id: str, branch: str) -> bool:
-    """Return whether a run of this process writes that branch."""
-    return queue_here(location, run_id, branch) is not None
-
-
 def queue_here(location: str, run_id: str, branch: str) -> WriteQueue | None:
     """Return the queue of that branch, if a run of this process writes it."""
     real = real_path(location)

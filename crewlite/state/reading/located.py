@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from typing import Any
 
+from crewlite.state.format.record import Record
+from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.providers import BaseProvider, Store, opened
 
 
@@ -34,3 +37,14 @@ class Located:
     def opened(self) -> contextlib.closing[Store]:
         """Open the store that holds the run; a `with` closes it."""
         return opened(self.provider, self.location)
+
+    def record(self) -> Record:
+        """Read the record of the branch; an empty one if there is no such branch. Raises JournalCorrupt."""
+        with self.opened() as store:
+            return find_lineage(store, self.run_id, self.branch).record()
+
+    @property
+    def event_fields(self) -> dict[str, Any]:
+        """The fields that name the branch in an event."""
+        where = {"location": self.location, "provider": self.provider.name}
+        return {**where, "run_id": self.run_id, "branch": self.branch}

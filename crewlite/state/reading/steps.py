@@ -125,7 +125,7 @@ def _failed_inside(record: Record) -> Iterator[str]:
     It keeps a failure from before a commit that it does not merge, and nothing tells any more whether it counts.
     """
     outcomes = record.outcomes
-    failed = (at for at in record.attempts if at not in outcomes and record.intents.get(at) != "once")
+    failed = (at for at in record.attempts if at not in outcomes and not record.is_once(at))
     for at in failed:
         if any(outcomes[around].worked is not None for around in outers(at) if around in outcomes):
             yield at
@@ -134,7 +134,7 @@ def _failed_inside(record: Record) -> Iterator[str]:
 def _took_effect(record: Record, address: str) -> bool:
     """Return whether this is a call with effect="once" that this branch has made, not the one it was forked from."""
     outcome = record.outcomes.get(address)
-    return outcome is not None and outcome.seq > record.base and record.intents.get(address) == "once"
+    return outcome is not None and outcome.seq > record.base and record.is_once(address)
 
 
 def inherited(record: Record) -> set[str]:
@@ -192,7 +192,7 @@ def calls_without_outcome(record: Record) -> frozenset[str]:
 
 def unsettled(record: Record) -> dict[str, int]:
     """Return the outermost calls that the next kickoff stops at with InDoubt, and how often each was begun."""
-    once = [at for at, effect in record.intents.items() if effect == "once" and not record.settled(at)]
+    once = [at for at in record.once if not record.settled(at)]
     if record.finished or not once:
         return {}
     handled = record.failures.keys() | undecided(record).keys()

@@ -96,9 +96,8 @@ def fork(
     operation = None if operation_id is None else changed.operation_digest(as_operation_id(operation_id))
     name = branch if branch is not None else f"fork/{operation[:8] if operation else short(new_id())}"
     check_name("branch", name, slashes=True)
-    about: dict[str, Any] = {"location": found.location, "provider": found.provider.name}
-    about |= {"run_id": found.run_id, "branch": name}
-    about |= {"parent_branch": found.branch, "parent_checkpoint_id": found.checkpoint}
+    about = found.event_fields | {"parent_branch": found.branch, "parent_checkpoint_id": found.checkpoint}
+    about["branch"] = name
     event_bus.emit(source, events.CheckpointForkStartedEvent(**about))
     known = secrets or Secrets.of()
     try:

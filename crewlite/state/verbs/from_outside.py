@@ -10,7 +10,7 @@ from crewlite.errors import BranchConflictError, CrewliteError
 from crewlite.state.format.commit import Claim, CommitParts
 from crewlite.state.format.record import Record
 from crewlite.state.journal.claim import held_by
-from crewlite.state.journal.opening import is_written_here
+from crewlite.state.journal.opening import queue_here
 from crewlite.state.providers import Commit, Store
 from crewlite.state.providers.writing import not_saved
 
@@ -29,7 +29,7 @@ def holder(store: Store, run_id: str, branch: str, claim: Claim | None) -> str |
 
 def holder_at(location: str, run_id: str, branch: str, claim: Claim | None, touched: float) -> str | None:
     """Return what `holder` returns, without a store. `touched`: the last sign of life, in seconds since the epoch."""
-    return "this process" if is_written_here(location, run_id, branch) else held_by(claim, touched)
+    return "this process" if queue_here(location, run_id, branch) else held_by(claim, touched)
 
 
 def check_idle(store: Store, record: Record, what: str) -> None:

@@ -7,7 +7,6 @@ gone back to. Usage keeps counting what was paid.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from crewlite import events
 from crewlite.errors import ConfigError, RefError
@@ -55,8 +54,7 @@ def rewind(store: Store, found: Located, source: object, *, ref: str, reason: st
         return [Commit.of(run_id, branch, last.head, parts)], len(ends_of_tails(entries)) + 1
 
     if number := appended(store, make):
-        about: dict[str, Any] = {"location": found.location, "provider": found.provider.name, "run_id": run_id}
-        about |= {"branch": branch, "checkpoint_id": found.checkpoint, "abandoned": number, "reason": masked}
+        about = found.event_fields | {"checkpoint_id": found.checkpoint, "abandoned": number, "reason": masked}
         event_bus.emit(source, events.CheckpointRewoundEvent(**about))
 
 
