@@ -24,7 +24,7 @@ def warn_unused(run: Run) -> None:
     """Warn about answers and reruns for addresses that the run never requested: an address may be misspelt."""
     record = run.record
     begun = record.events.starts.keys()
-    if left := sorted(run.rerun.keys() - record.outcomes.keys() - begun - run.doubts):
+    if left := sorted(run.rerun.keys() - record.outcomes.keys() - begun - run.earlier.doubts):
         steps = ", ".join(sorted(filter(None, begun))[:10]) or "none"
         run.journal.warn(f"rerun: the run has not requested {', '.join(left)}; the steps so far are {steps}")
     given = [at for at in {**record.answers, **run.answers} if is_question(at) and not record.settled(at)]
@@ -46,7 +46,7 @@ def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
     outcomes = run.record.outcomes
     if kinds.of(kind).begins_anew:
         return ()
-    ended = [at for at in run.begun if at in outcomes and not kinds.of(outcomes[at].kind).needs_no_work]
+    ended = [at for at in run.earlier.begun if at in outcomes and not kinds.of(outcomes[at].kind).needs_no_work]
     before = [at for at in ended if _is_in_flow(outer(at), run.record)]
     return tuple(sorted(before, key=lambda at: outcomes[at].seq)[-_NAMED:])
 

@@ -256,7 +256,7 @@ class DryScope(StepScope):
             return "a step inside it was changed"
         if address in record.attempts:
             return "has failed, and is tried again"
-        if address in self.run.begun:
+        if address in self.run.earlier.begun:
             return "was begun, and has not finished"
         return "waits for an answer" if waits else "was never recorded"
 

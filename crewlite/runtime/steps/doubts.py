@@ -49,7 +49,7 @@ def planned(calls: Sequence[Intent], run: Run, mode: Mode) -> CommitParts:
     answers; calls in doubt, which keep their intent until a person has decided about them; and, until then, all other
     calls with effect="once": see `check_none_before`.
     """
-    record, waits = run.record, bool(run.left_in_doubt and _undecided(run))
+    record, waits = run.record, bool(run.earlier.left_in_doubt and _undecided(run))
     intents = list[tuple[str, str] | tuple[str, str, str]]()
     for at, effect, question in calls:
         made = record.outcomes.get(at)
@@ -74,7 +74,7 @@ def may_have_taken_effect(run: Run, address: str) -> bool:
     if address not in record.intents or address in record.outcomes or waits_for_inner_call(record, address):
         return False
     failed_once = record.is_once(address) and address in record.attempts
-    return address in run.doubts or address in run.once.begun or failed_once
+    return address in run.earlier.doubts or address in run.once.begun or failed_once
 
 
 def asks_the_same(record: Record, address: str, fingerprint: str) -> bool:
@@ -107,7 +107,7 @@ def check_none_left(run: Run, unrequested: Collection[str]) -> None:
 
     The code has changed since it began that call. `unrequested`: the recorded steps that it has not requested.
     """
-    around = run.left_in_doubt.intersection(unrequested)
+    around = run.earlier.left_in_doubt.intersection(unrequested)
     for at in _undecided(run) if around else ():
         if not around.isdisjoint((at, *outers(at))):
             raise _doubt_left(run, at)
@@ -119,14 +119,14 @@ def check_none_before(run: Run, address: str) -> None:
     Changed code may repeat the call in doubt at another address, so it makes none until somebody has decided about that
     one.
     """
-    if run.left_in_doubt and address not in run.left_in_doubt and (undecided := _undecided(run)):
+    if run.earlier.left_in_doubt and address not in run.earlier.left_in_doubt and (undecided := _undecided(run)):
         raise _doubt_left(run, undecided[0])
 
 
 def _undecided(run: Run) -> list[str]:
     """Return the calls left in doubt by an earlier kickoff about which nobody has decided."""
     known = run.answers.keys() | run.once.begun
-    return [at for at in unsettled(run.record) if at in run.left_in_doubt and at not in known]
+    return [at for at in unsettled(run.record) if at in run.earlier.left_in_doubt and at not in known]
 
 
 def _doubt_left(run: Run, at: str) -> InDoubt:

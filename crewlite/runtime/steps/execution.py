@@ -107,7 +107,7 @@ class Execution(Generic[T]):
                 await run.journal.save({"steps": [*starmap(invalidated, anew)]})
                 run.unrequested_changes |= run.record.edited.keys() & {at for at, _ in anew}  # as on a resume
             clock = time.perf_counter()
-            failed = kept(frame) if address in run.undecided else None  # that an earlier kickoff made
+            failed = kept(frame) if address in run.earlier.undecided else None  # that an earlier kickoff made
             try:
                 value = failed.reported() if failed else await self._attempt(frame, number)
                 failed = failed or (self._reported(frame, value, clock) if step.failure else None)
@@ -150,8 +150,8 @@ class Execution(Generic[T]):
         self.origin = self.outer.origin_of(step, address)
         if self.slots:
             await self.slots.take()
-        may_be_known = address in run.doubts or step.cache or step.effect == "once"  # for speed: for no other step
-        if may_be_known and (known := await self._without_work()):
+        in_doubt = address in run.earlier.doubts  # else, for speed, nothing is looked up for most steps
+        if (in_doubt or step.cache or step.effect == "once") and (known := await self._without_work()):
             return known
         if step.own_state and address:
             self.start = Start({})
@@ -289,8 +289,8 @@ class Execution(Generic[T]):
         A checkpoint that this event creates shows the run just before the step.
         """
         run, address = self.outer.run, self.address
-        step_events, again = self.step.events, not address and run.heard_start
-        said = with_more(step_events.started(), resumed=True) if address in run.begun else step_events.started()
+        step_events, again = self.step.events, not address and run.earlier.heard_start
+        said = with_more(step_events.started(), resumed=True) if address in run.earlier.begun else step_events.started()
         event = await run.publish(step_events.source, said, self.origin, ahead=True, again=again)
         self.started = event.event_id if event else None
         return isinstance(event, BaseEvent)  # it is only a note if it has no handler
@@ -373,7 +373,7 @@ class Execution(Generic[T]):
         if frame:
             if frame.children.drifted:
                 outcome["drifted"] = [*frame.children.drifted]
-            if (run.inherited or run.left_in_doubt or run.on_drift == "rerun") and (unused := frame.unused()):
+            if (run.resumed or run.on_drift == "rerun") and (unused := frame.unused()):
                 outcome["unused"] = unused
         more: dict[str, Any] = {
             "means": mode.provenance(step),

@@ -128,7 +128,7 @@ def kept(frame: Frame) -> FailedAttempt | None:
     """
     run = frame.run
     record, address, at = run.record, frame.address, _address(frame)
-    if address not in run.undecided or frame.inherited.mode.diverged or is_retried(address, record, run.rerun):
+    if address not in run.earlier.undecided or frame.inherited.mode.diverged or is_retried(address, record, run.rerun):
         return None
     outcome = record.outcomes.get(at)
     if outcome is None or outcome.fingerprint != codec.digest([kinds.CLASSIFICATION.name, frame.fingerprint]):

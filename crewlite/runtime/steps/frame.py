@@ -114,7 +114,7 @@ class Frame(Scope):
             run.mode, guards=run.guards, budgets=run.enclosing, auto_approve=run.record.auto_approve
         )
         prefix = prefix_inside(address, attempt)
-        self.children = Children(prefix, run.ended_inside.get(prefix, ()))
+        self.children = Children(prefix, run.earlier.ended_inside.get(prefix, ()))
         self.fingerprint = ""
         """The fingerprint of the step's question."""
         self.around: Frame | None = None
@@ -287,7 +287,7 @@ class Frame(Scope):
 
     def in_doubt(self, address: str) -> bool:
         """See `durable.Scope`."""
-        return address in self.run.doubts and address not in self.run.undecided
+        return address in self.run.earlier.doubts and address not in self.run.earlier.undecided
 
     def mask(self, text: str) -> str:
         """See `durable.Scope`."""
@@ -383,8 +383,8 @@ class Frame(Scope):
         steps that belong to the outcome replaced by this step's new one.
         """
         children, run = self.children, self.run
-        left = children.unrequested if run.on_drift == "rerun" else children.unrequested & run.left_in_doubt
-        found = set(run.inherited.get(self.address, ())) - children.asked.keys()
+        left = children.unrequested if run.on_drift == "rerun" else children.unrequested & run.earlier.left_in_doubt
+        found = set(run.earlier.from_base.get(self.address, ())) - children.asked.keys()
         return sorted(found.union(at for at in left if not kinds.at(at).is_about_failure))
 
     def check_none_missed(self) -> None:

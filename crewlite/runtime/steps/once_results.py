@@ -110,7 +110,7 @@ def _may_stand_elsewhere(frame: Frame, address: str) -> bool:
     Not if the code has to request all steps in their order: each then has its own address.
     """
     run, prefix = frame.run, prefix_beside(address)
-    if "!" in prefix or (prefix and run.resumed and (run.left_in_doubt or run.on_drift == "rerun")):
+    if "!" in prefix or (prefix and run.resumed and (run.earlier.left_in_doubt or run.on_drift == "rerun")):
         return True
     if not prefix or not (run.resumed or run.record.attempts):
         return False

@@ -118,7 +118,7 @@ def refusal(frame: Frame, step: Step[Any], question: StepQuestion, refused: Refu
             return ChangeUnused(refused.addresses, requested=True)
         case "other question":
             came_to, found = shown(record.value(question.address)), shown(question.asked)
-            siblings = sorted(record.outcomes.keys() & frame.run.ended_inside.get(frame.children.prefix, ()))
+            siblings = sorted(record.outcomes.keys() & frame.run.earlier.ended_inside.get(frame.children.prefix, ()))
             if alike := next((at for at in siblings if record.outcomes[at].fingerprint == question.digest), ""):
                 found += f", which {alike} was asked"  # the step that the code may have meant
             expected = f"the question that it has answered with {came_to}"

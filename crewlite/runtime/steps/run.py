@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,21 +16,20 @@ from crewlite.events.delivery import masking
 from crewlite.events.event_bus import event_bus
 from crewlite.ids import new_id, now_text
 from crewlite.recovery.guards import Guard
+from crewlite.runtime.steps.earlier_kickoffs import EarlierKickoffs, unrequested_changes
 from crewlite.runtime.steps.failures import class_of, lost
 from crewlite.runtime.steps.mode import Mode
 from crewlite.runtime.steps.once_calls import OnceCalls
 from crewlite.runtime.steps.sayings import Sayings
 from crewlite.runtime.steps.slots import Pools
 from crewlite.state.config import CheckpointConfig
-from crewlite.state.format.addresses import around, leaf, outer, outers, prefix_beside
+from crewlite.state.format.addresses import leaf, outers
 from crewlite.state.format.commit import CommitParts
-from crewlite.state.format.earlier import is_before_change
 from crewlite.state.format.failed import RaisedError
 from crewlite.state.format.record import Record
-from crewlite.state.format.undecided import undecided
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.checkpoints import RecordView
-from crewlite.state.reading.steps import calls_without_outcome, inherited, unsettled
+from crewlite.state.reading.steps import unsettled
 from crewlite.state.runtime import RuntimeState
 from crewlite.state.shared import Cache, SharedData
 from crewlite.state.subscriber import SHOWN, CheckpointRule, CheckpointSubscriber, Setting
@@ -107,26 +106,8 @@ class Run:
     """The checkpoint setting of the definition that is kicked off."""
     config: CheckpointConfig | None = None
     """The store configuration that the definitions give, without the overrides of the kickoff."""
-    doubts: frozenset[str] = field(default=frozenset(), init=False)
-    """Addresses of calls with an intent of an earlier kickoff and without an outcome."""
-    undecided: frozenset[str] = field(default=frozenset(), init=False)
-    """Addresses of steps whose last attempt failed in an earlier kickoff, and whose remedy is not chosen yet."""
-    begun: frozenset[str] = field(default=frozenset(), init=False)
-    """Addresses of steps that an earlier kickoff started."""
-    left_in_doubt: frozenset[str] = field(default=frozenset(), init=False)
-    """Addresses of calls with effect="once" that an earlier kickoff has left in doubt, and of the steps around them.
-
-    Two kinds of calls are left out: those that took no effect according to `rerun`, and those that the changes of a
-    fork lead to, because the changed code may do something else.
-    """
-    heard_start: bool = field(default=False, init=False)
-    """Whether handlers of the run's start changed the state in an earlier kickoff, as recorded."""
+    earlier: EarlierKickoffs = field(default_factory=EarlierKickoffs, init=False)
     begun_calls: BegunCalls = field(default_factory=BegunCalls, init=False)
-    ended_inside: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
-    """Addresses of the steps that ended in earlier kickoffs (`Record.ends`), and of those around calls with
-    effect="once": by prefix, the part of the address up to its last slash."""
-    inherited: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
-    """Addresses of the steps that this fork inherited from its base, by the address of the enclosing step."""
     incomplete_failures: set[tuple[str, str]] = field(default_factory=set, init=False)
     """What `incomplete` has warned of: (class of an error, part that is not recorded)."""
     unrequested_changes: set[str] = field(default_factory=set, init=False)
@@ -144,35 +125,16 @@ class Run:
         self.record: Record = self.journal.record
         """The record of the run so far."""
         if self.resumed:
-            self._go_on(self.record)
-
-    def _go_on(self, record: Record) -> None:
-        """Note what follows from earlier kickoffs of the run, or from the changes of a fork."""
-        self.once.go_on(record)
-        self.doubts = calls_without_outcome(record)
-        started = record.events.starts
-        checkpoints = (one for one in record.checkpoints.values() if record.is_valid(one["seq"]))
-        self.begun = frozenset({"", *started, *(one["address"] for one in checkpoints)})
-        self.heard_start = "" in started and bool(record.kept.own)
-        left = [at for at, times in unsettled(record).items() if self.rerun.get(at) != times]
-        left = [at for at in left if not is_before_change(record, at)]
-        self.left_in_doubt = frozenset(around(left).union(left))
-        if self.strict_replay or self.on_drift == "rerun":
-            self.ended_inside = _grouped({*record.ends, *self.left_in_doubt, *around(record.once)}, prefix_beside)
-        elif self.left_in_doubt:
-            self.ended_inside = _grouped(self.left_in_doubt, prefix_beside)
-        if record.base:
-            self.inherited = _grouped(inherited(record), outer)
-        self.undecided = frozenset(undecided(record))
-        ended, base = record.outcomes, record.base
-        edits = ((at, edit.seq) for at, edit in record.edited.items() if edit.seq > base)
-        own = (at for at, seq in edits if at not in ended or ended[at].seq == seq)
-        self.unrequested_changes = {at for at in own if not record.is_inside(at)}  # else it is never requested
+            expects_all = self.strict_replay or self.on_drift == "rerun"
+            self.once.go_on(self.record)
+            self.earlier = EarlierKickoffs.of(self.record, self.rerun, expects_all=expects_all)
+            self.unrequested_changes = unrequested_changes(self.record)
 
     @cached_property
     def mode(self) -> Mode:
         """How the record answers requests for the top-level steps of this run."""
-        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, left_in_doubt=self.left_in_doubt)
+        left = self.earlier.left_in_doubt
+        return Mode(self.on_drift, superseded=self.superseded, rerun=self.rerun, left_in_doubt=left)
 
     @cached_property
     def first_starts(self) -> dict[str, str]:
@@ -215,7 +177,7 @@ class Run:
 
         Also those that this kickoff decides about: it has not used that, and the next one is given its own.
         """
-        others = self.doubts - {address, *outers(address)}
+        others = self.earlier.doubts - {address, *outers(address)}
         return {at: times for at, times in unsettled(self.record).items() if at in others}
 
     @property
@@ -380,10 +342,3 @@ class Run:
         self.journal.degrade(error, warned=True)
         if self.journal.on_save_error == "raise":
             raise error
-
-
-def _grouped(addresses: Iterable[str], key: Callable[[str], str]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
-    for address in filter(None, addresses):
-        found.setdefault(key(address), set()).add(address)
-    return {of: frozenset(grouped) for of, grouped in found.items()}
