@@ -21,7 +21,7 @@ from crewlite.flow import flow
 from crewlite.runtime.kickoffs.answers import check_results
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.resumption import branch_for, check_newest, inputs_of
-from crewlite.runtime.steps.run import Run
+from crewlite.runtime.steps.earlier_kickoffs import EarlierKickoffs, unrequested_changes
 from crewlite.state import CheckpointConfig, InMemoryProvider
 from crewlite.state.format.checkpoints import BranchCheckpoints
 from crewlite.state.format.edits import Edit
@@ -30,7 +30,6 @@ from crewlite.state.format.record import Record
 from crewlite.state.journal.journal import Journal
 from crewlite.state.reading.locate import Located
 from crewlite.state.reading.steps import calls_without_outcome
-from crewlite.state.subscriber import CheckpointSubscriber
 from crewlite.texts.secrets import Secrets
 
 
@@ -51,15 +50,6 @@ def recorded(*, fork=False, fresh=False, **inputs):
     run |= {"definition": {"kind": "flow", "name": "trip", "takes": ["city", "days"]}}
     run |= {"base": {"branch": "main", "seq": 1, "sum": "0" * 32, "place": None}} if fork else {}
     return Record(seq=1, run=run, fresh=fresh)
-
-
-def resumed(record):
-    """The run that goes on with a record."""
-
-    async def made():
-        return Run(Journal("r", "main", record, Secrets.of()), CheckpointSubscriber(frozenset()), resumed=True)
-
-    return asyncio.run(made())
 
 
 def go_on(definition, request, record):
@@ -177,14 +167,14 @@ def test_a_fork_knows_which_of_its_changes_nobody_has_used(edited, outcomes, unu
     record = recorded(fork=True, city="Rome")
     record.edited = {at: Edit(seq, 0) for at, seq in edited.items()}
     record.outcomes = {address: outcome(address, seq) for address, seq in outcomes.items()}
-    assert resumed(record).unrequested_changes == unused
+    assert unrequested_changes(record) == unused
 
 
-def test_a_run_knows_what_began_in_its_earlier_lives():
+def test_a_kickoff_knows_what_began_in_earlier_ones():
     record = Record()
     record.checkpoints["c"] = checkpoint(3, "step:c")
     record.events.add([("step_started", "e", "", "step:a"), ("step_completed", "f", "", "step:b")], 2)
-    assert resumed(record).begun == {"", "step:a", "step:c"}
+    assert EarlierKickoffs.of(record, {}, expects_all=False).begun == {"", "step:a", "step:c"}
 
 
 @pytest.mark.parametrize(("run_id", "found"), [(None, "trip-1"), ("trip-1", "trip-1"), ("trip-2", ConfigError)])
