@@ -10,7 +10,7 @@ from crewlite import durable, kinds
 from crewlite.agent.shape import Misshapen, Shape, check_format, wanted
 from crewlite.concurrency import background
 from crewlite.definitions.callables import context_for
-from crewlite.durable import Step
+from crewlite.durable import Scope, Step
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError, NotCodable, OnLoopThread, OutputInvalid
@@ -35,6 +35,16 @@ _WHO_ASKS = ("agent", "from_agent", "from_task")
 
 def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: object) -> Any:
     """Ask as `BaseLLM.ask` does: in a coroutine, return an awaitable; else wait for the answer."""
+    scope, (step, value) = durable.scope(), _asking(llm, messages, response_format)
+    if scope.loop is None and not background.running_loop():
+        return value(background.run(_work(step)))
+    return requested(scope, step, "ask(...)", value)
+
+
+def _asking(
+    llm: BaseLLM, messages: str | Sequence[Message], response_format: object
+) -> tuple[Step[LLMReply], Callable[[LLMReply], Any]]:
+    """Build the step that asks, and a function that makes the answer of a reply."""
     model = check_format(response_format)
     shape = Shape(model) if model else None
     opening = [{"role": "system", "content": wanted(shape)}] if shape else []
@@ -57,13 +67,9 @@ def asked(llm: BaseLLM, messages: str | Sequence[Message], response_format: obje
         return reply
 
     schema = shape.schema if shape else None
-    scope = durable.scope()
-    said = codec.encode(conversation, "messages") if scope.loop else []
+    said = codec.encode(conversation, "messages") if durable.scope().loop else []
     step = call_step(llm, conversation, response_schema=schema, question=[said, schema], check=check)
-    step = replace(step, decode=decode)
-    if scope.loop is None and not background.running_loop():
-        return value(background.run(_work(step)))
-    return requested(scope, step, "ask(...)", value)
+    return replace(step, decode=decode), value
 
 
 def called(
@@ -74,6 +80,10 @@ def called(
     `own`: makes the call where it is no step, if the class of the model overrides `call`.
     """
     scope = durable.scope()
+    form = context.get("response_model") or context.get("response_format")
+    if form and type(llm).call is BaseLLM.call:  # else that method makes the object
+        step, value = _asking(llm, messages, form)
+        return value(_waited_for(scope, step))
     if scope.loop is None or kinds.at(scope.address).asks_model:  # a model that asks another one is one call
         return own() if own else _called_plainly(llm, messages, context, "acall")
     blocks = runs_here(scope.loop)  # which nothing can be awaited on, so nothing can be recorded
@@ -96,6 +106,15 @@ def called(
     if said is None:  # a preview shows it without asking the model; no recorded call has the number 0
         step = replace(step, address=f"{scope.address}/{kinds.LLM}#0".removeprefix("/"))
     return ReplyText(_at_once(scope.step(step)) if blocks else StepFuture(scope, step).result())
+
+
+def _waited_for(scope: Scope, step: Step[LLMReply]) -> LLMReply:
+    """Return the outcome of a step to code that waits for it. Raises OnLoopThread if that would block the loop."""
+    if scope.loop is None or kinds.at(scope.address).asks_model:
+        return background.run(_work(step))
+    if scope.dry and runs_here(scope.loop):
+        return _at_once(scope.step(step))
+    return StepFuture(scope, step).result()
 
 
 def _at_once(step: Awaitable[LLMReply]) -> LLMReply:

@@ -227,12 +227,12 @@ class BaseLLM(Hinting, Resource):
         """Ask and wait for the complete reply, a `ReplyText`. A text in place of messages is sent as one user message.
 
         `also`: context by position, in CrewAI's order: tools, callbacks, available_functions, from_task, from_agent.
+        `response_model`, or `response_format`: a pydantic class, of which an object is returned, as by `ask`.
 
-        In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run, as `ask` is: a
-        resume does not make it again, unless it asks something else. An `async def` with such a call in its own code
-        runs in a thread. Outside a run, in a plain function that a coroutine calls, with `on_chunk`, and when one model
-        asks another, it is a plain call: no record, events or retries. Raises OnLoopThread where it would block
-        crewlite's own loop: await `ask` there. A class that overrides it answers by it.
+        In the code of a flow, a step, a tool or a callback, the call is a recorded step of the run: a resume does not
+        make it again, unless it asks something else. An `async def` with such a call in its own code runs in a thread.
+        Outside a run, in a plain function that a coroutine calls, with `on_chunk`, and when one model asks another, it
+        is a plain call: no record, events or retries. Raises OnLoopThread where it would block: await `ask` there.
         """
         if acall_behind(type(self)) is BaseLLM.acall:
             raise ConfigError(

@@ -5,9 +5,10 @@ import itertools
 import threading
 
 import pytest
+from pydantic import BaseModel
 
 from crewlite import Agent, BaseLLM, CheckpointConfig, Crew, LLMReply, Task, ToolCall, Usage, bound, event_bus
-from crewlite.errors import ConfigError, LLMUnavailable, OnLoopThread
+from crewlite.errors import ConfigError, LLMUnavailable, OnLoopThread, OutputInvalid
 from crewlite.events import LLMCallCompletedEvent
 from crewlite.flow import Flow, flow, listen, start, step
 from crewlite.state import InMemoryProvider
@@ -179,7 +180,7 @@ class Live:
     "more",
     [
         {"available_functions": {"f": print}},
-        {"response_model": Usage},
+        {"of": Usage},
         {"callbacks": [Live()]},
         {"x": {Live(): [Live]}},
     ],
@@ -363,3 +364,51 @@ def test_messages_that_are_none_are_refused_in_a_run(on_disk):
 
     with pytest.raises(ConfigError, match=r"call\(messages=\[1\]\).*wanted text, or a list of messages"):
         one.kickoff()
+
+
+class Tide(BaseModel):
+    time: str
+
+
+def test_a_call_with_a_response_model_returns_an_object_and_is_recorded_as_well(on_disk):
+    llm = ScriptedLLM(lambda messages: f'{{"time": "{messages[-1]["content"]}"}}')
+
+    class Plan(Flow):
+        checkpoint = on_disk()
+
+        @start()
+        def first(self):
+            return llm.call("11:40", response_model=Tide)
+
+        @listen(first)
+        async def second(self, tide):
+            return tide.time, llm.call("17:50", response_format=Tide).time
+
+    assert Plan().kickoff(run_id="r") == Plan().kickoff(run_id="r") == ("11:40", "17:50")
+    assert len(llm.calls) == 2
+    assert "run again" in str(Plan().fork("r", rerun=["method:first"]).preview())
+
+    async def main():
+        return (lambda: llm.call("6:10", response_model=Tide))()
+
+    assert llm.call("5:30", response_model=Tide).time + asyncio.run(main()).time == "5:306:10"
+    with pytest.raises(OutputInvalid, match="does not fit the output schema"):
+        ScriptedLLM(["soon"]).call("When?", response_model=Tide)
+
+
+def test_a_model_that_asks_another_for_an_object_is_one_call():
+    inner = ScriptedLLM(['{"time": "11:40"}'])
+
+    class Outer(BaseLLM):
+        def call(self, messages, **context):
+            return inner.call(messages, response_model=Tide).time
+
+    assert Agent(role="Pilot", goal="g", llm=Outer()).kickoff("When?").raw == "11:40"
+
+
+def test_a_class_that_overrides_call_makes_the_object_itself():
+    class Own(ScriptedLLM):
+        def call(self, messages, response_model=None):
+            return response_model.model_validate_json(super().call(messages, response_model=response_model))
+
+    assert Own(['{"time": "11:40"}']).call("When?", response_model=Tide) == Tide(time="11:40")
