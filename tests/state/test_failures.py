@@ -19,6 +19,7 @@ from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
 
+FREE = r"nothing can be saved \(.*so nothing was started: free space on its disk, or use another location"
 READ_ONLY = "[Rr]ead-?only|unable to open"
 
 
@@ -34,6 +35,14 @@ def full_disk(when=lambda operation: True):
 
     with disk.watched(hear):
         yield refusing
+
+
+def database_full(operation):
+    """The error with which SQLite tells a full disk."""
+    if operation.verb == "commit":
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
 
 
 @contextlib.contextmanager
@@ -73,10 +82,20 @@ names = pytest.mark.parametrize("name", ["store", "store.db"])
 @names
 def test_a_disk_that_is_full_at_kickoff_is_found_before_anything_is_paid(name, tmp_path):
     with full_disk():
-        assert "No space left" in refused(tmp_path / name, "nothing can be saved|cannot be used")
+        assert "No space left" in refused(tmp_path / name, FREE)
     crew, llm = crew_at(tmp_path / name)
     assert crew.kickoff(run_id="r").durability == "sync"
     assert len(llm.calls) == 3
+
+
+def test_a_full_disk_that_only_sqlite_tells_is_told_as_one(tmp_path):
+    crew_at(tmp_path / "store.db")[0].kickoff(run_id="first")
+    with disk.watched(database_full):
+        assert "database or disk is full" in refused(tmp_path / "store.db", FREE)
+        with History(tmp_path / "store.db") as history:
+            for change in (lambda: history.label("first", "good"), lambda: history.fork("first", branch="b")):
+                with pytest.raises(StoreError, match="Nothing that was saved before is lost: free space on its disk"):
+                    change()
 
 
 @names
@@ -123,7 +142,7 @@ def test_a_really_full_disk(name, tmp_path):
         with History(small / name) as history:
             assert [step.address for step in history.run("r").steps] == ["task:t0/llm#1", "task:t0"]
         fill(small)
-        refused(small / f"new-{name}", "space|full")
+        refused(small / f"new-{name}", FREE)
         (small / "filler").unlink()
         crew, llm = crew_at(small / name, ("b", "c"))
         assert (crew.kickoff(run_id="r").durability, len(llm.calls)) == ("sync", 2)
@@ -139,7 +158,7 @@ def test_a_run_on_a_full_disk_can_be_read_or_the_reason_is_told(name, tmp_path):
         else:  # SQLite makes a file beside a database, also to read it
             with pytest.raises(StoreUnusable, match="the disk is full.* Nothing was changed: free space on the disk"):
                 History(small / name).run("r")
-        refused(small / f"new-{name}", "space|full")
+        refused(small / f"new-{name}", FREE)
         (small / "filler").unlink()
         with History(small / name) as history:
             assert history.run("r").status == "finished"

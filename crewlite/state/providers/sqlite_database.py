@@ -6,6 +6,7 @@ Its rows of checkpoints are an index, which can be rebuilt from the journals.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -239,9 +240,8 @@ class Database:
     def _failure(self, error: Exception) -> OSError:
         if _code_of(error) in _BUSY:
             return StoreBusy(self.location, disk.PATIENCE)
-        return OSError(
-            f"{self.location}: {_words_of(error)}{self._refusing() if _code_of(error) == _READ_ONLY else ''}"
-        )
+        text = f"{self.location}: {_words_of(error)}{self._refusing() if _code_of(error) == _READ_ONLY else ''}"
+        return OSError(errno.ENOSPC, text) if _code_of(error) == _FULL else OSError(text)
 
     def _refusing(self) -> str:
         """Name the files that this process may not write. SQLite makes those beside a read-only database read-only."""

@@ -32,9 +32,13 @@ def committed_at(commit: Commit) -> float:
 
 def not_saved(location: str, what: str, error: OSError) -> StoreError:
     """Build the error for a write that failed. `what` says what was not done: "the label was not saved"."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    remedy = "free space on its disk" if full else "make the location readable and writable"
+    remedy = "free space on its disk" if is_full(error) else "make the location readable and writable"
     return StoreError(location, f"{what} ({error}). Nothing that was saved before is lost: {remedy}, and try again")
+
+
+def is_full(error: Exception) -> bool:
+    """Return whether a write failed because the disk is full, or what this user may use of it."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def no_branch(run_id: str, branch: str, expected: int) -> BranchConflictError:

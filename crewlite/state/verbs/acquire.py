@@ -17,6 +17,7 @@ from crewlite.state.journal.opening import open_writer, opened_already, wait_for
 from crewlite.state.journal.upkeep import bases
 from crewlite.state.journal.writer import WriteQueue, Writer
 from crewlite.state.providers import Store
+from crewlite.state.providers.writing import is_full
 from crewlite.state.reading.located import Located
 
 AcquiredBranch = tuple[Located, WriteQueue, Record]
@@ -77,8 +78,8 @@ async def store_claim(journal: Journal, parts: CommitParts) -> None:
         journal.give_up_claim(owes=owes)  # nothing was started, so there is nothing to save later
         if isinstance(error, CrewliteError):
             raise
-        remedy = "make it writable, or use another location"
-        problem = f"nothing can be saved ({text_of(error)}), so nothing was started: {remedy}"
+        remedy = "free space on its disk" if is_full(error) else "make it writable"
+        problem = f"nothing can be saved ({text_of(error)}), so nothing was started: {remedy}, or use another location"
         raise StoreUnusable(journal.location or "", problem) from error
 
 
