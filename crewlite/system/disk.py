@@ -320,10 +320,7 @@ def remove_directory(path: Path) -> None:
         return
     with contextlib.suppress(FileNotFoundError):  # another process deletes it at the same time
         for inside in path.iterdir():
-            if inside.is_dir():
-                remove_directory(inside)
-            else:
-                remove(inside)
+            (remove_directory if inside.is_dir() else remove)(inside)
         announce("unlink", path)
         path.rmdir()
 
@@ -348,14 +345,17 @@ def connect(path: Path, *, read_only: bool = False, make: bool = False) -> sqlit
         db.execute("SELECT 1 FROM sqlite_master LIMIT 1")
     except sqlite3.OperationalError:  # SQLite cannot create the files beside it, so no other process writes to it
         db.close()
-        if _size(f"{path}-wal"):  # its newest commits, which an immutable database would be read without
+        if size(f"{path}-wal"):  # its newest commits, which an immutable database would be read without
             raise
         return _open_database(path, "ro&immutable=1")
     return db
 
 
-def _size(path: str) -> int:
-    return os.path.getsize(path) if os.path.exists(path) else 0
+def size(path: str) -> int:
+    """Return the size of a file in bytes; 0 if it does not exist."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.getsize(path)
+    return 0
 
 
 def _open_database(path: Path, mode: str) -> sqlite3.Connection:

@@ -65,14 +65,7 @@ def move_log(db: sqlite3.Connection, path: Path, files: FileIds) -> bool:
 
 def _others_write(path: Path, files: FileIds) -> bool:
     """Return whether others have begun a log in the place of one that was deleted."""
-    return file_ids(path)[1] != files[1] and _has_content(f"{path}-wal")
-
-
-def _has_content(log: str) -> bool:
-    try:
-        return os.path.getsize(log) > 0
-    except FileNotFoundError:
-        return False
+    return file_ids(path)[1] != files[1] and disk.size(f"{path}-wal") > 0
 
 
 @contextlib.contextmanager
