@@ -241,6 +241,13 @@ def test_commits_are_typed_wherever_they_are_made_or_read():
                 )
 
 
+def test_a_commit_to_a_run_from_outside_says_whether_its_holder_has_died():
+    """Others begin a branch, or end a claim for another reason: a fork, a rewind, a cancel, a release that is owed."""
+    made = {name for name, path in modules().items() if "Commit.of(" in path.read_text(encoding="utf-8")}
+    known = "verbs.from_outside", "verbs.fork", "verbs.rewind", "journal.cancel", "journal.upkeep"
+    assert made == {f"crewlite.state.{name}" for name in known}
+
+
 def test_child_processes_are_started_by_the_one_helper():
     tests, only_names = Path(__file__).parents[1], {"DEVNULL", "PIPE", "STDOUT", "CompletedProcess", "TimeoutExpired"}
     for file in [*tests.rglob("test_*.py"), *tests.rglob("conftest.py")]:
