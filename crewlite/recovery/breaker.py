@@ -22,7 +22,7 @@ from crewlite.ids import new_id
 from crewlite.recovery.checks import whole
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.guards import Guard, GuardedCall, Shared
-from crewlite.system.forked import lock
+from crewlite.system.forked import OwnLock, lock
 
 _OUTSIDE = ("unavailable", "later", "timeout", "empty")
 """The kinds of failures that tell of a service rather than of the call."""
@@ -30,7 +30,7 @@ _READ_EVERY = 1.0  # seconds
 
 
 @constructor_with_known_keywords
-class CircuitBreaker(Guard):
+class CircuitBreaker(OwnLock, Guard):
     """Stops calling what keeps failing: after `failure_threshold` failures of a tool or model within `window_seconds`.
 
     Calls are refused for `cooldown_seconds` then. After that one call is let through: if it succeeds, all are; if it

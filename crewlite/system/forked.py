@@ -39,6 +39,19 @@ def rlock() -> threading.RLock:
     return made
 
 
+class OwnLock:
+    """An object whose copies have a lock of their own, as none can be copied, and lists and dicts of their own."""
+
+    _lock: threading.Lock
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        own = {name: value.copy() if isinstance(value, list | dict) else value for name, value in state.items()}
+        vars(self).update(own, _lock=lock())
+
+
 if TYPE_CHECKING or sys.version_info >= (3, 12):
     cached_property = functools.cached_property
 else:

@@ -158,6 +158,10 @@ class _Tape:
     """The lines that were read."""
     _lock: threading.RLock = field(default_factory=rlock)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give a deep copy, or a pickle, a lock of its own."""
+        return _Tape, (self.path, self._kept, self._played, self._own, self._lines)
+
     @property
     def count(self) -> int:
         return len(self._lines)

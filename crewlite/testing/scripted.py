@@ -10,18 +10,19 @@ from crewlite.definitions.callables import context_for
 from crewlite.errors import ConfigError, ScriptExhausted
 from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply
 from crewlite.llm.parts import text_of
-from crewlite.system.forked import lock
+from crewlite.system.forked import OwnLock, lock
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
 Script = Sequence[Line] | Callable[..., Line]
 
 
-class ScriptedLLM(BaseLLM):
+class ScriptedLLM(OwnLock, BaseLLM):
     """Answers from a list, in order, or by a function called as `f(messages, **context)` on the event loop of the run.
 
     A line is text, a ToolCall or a list of them, an LLMReply, or an exception to raise. `delay` (seconds) passes
-    before each answer. `calls` holds the messages of every call so far, so `len(llm.calls)` counts them.
+    before each answer. `calls` holds the messages of every call so far, so `len(llm.calls)` counts them. A copy goes on
+    with the line that is next, whatever the original is asked then.
 
     >>> from crewlite.testing import ScriptedLLM, ToolCall
     >>> llm = ScriptedLLM(["first", ToolCall("search", {"query": "tides"}), "last"])

@@ -10,9 +10,10 @@ import weakref
 
 import pytest
 
-from crewlite import Agent, BaseLLM, LLMReply, Usage, tool
+from crewlite import Agent, BaseLLM, Crew, LLMReply, Task, Usage, tool
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError, OnLoopThread, ScriptExhausted
+from crewlite.recovery import CircuitBreaker, FailurePolicy
 from crewlite.testing import RecordedLLM, ScriptedLLM, ToolCall
 
 
@@ -29,6 +30,25 @@ def test_a_scripted_model_can_be_called_in_blocking_code():
 def test_replies_that_are_no_list_are_refused(replies):
     with pytest.raises(ConfigError, match=f"ScriptedLLM was given {replies!r} as replies; wanted a list of replies"):
         ScriptedLLM(replies)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda llm: pickle.loads(pickle.dumps(llm))])
+def test_a_copy_goes_on_with_the_next_line_whatever_the_original_is_asked(copied):
+    llm = ScriptedLLM(["one", "two", "three"])
+    llm.call("First?")
+    other = copied(llm)
+    assert [other.call("Copy?"), llm.call("Second?"), llm.call("Third?")] == ["two", "two", "three"]
+    assert other.call("Copy?") == "three"
+    assert [call[0]["content"] for call in other.calls] == ["First?", "Copy?", "Copy?"]
+    assert len(llm.calls) == 3
+
+
+def test_a_crew_is_copied_with_its_models_and_their_guards(tmp_path):
+    recorded = RecordedLLM(tmp_path / "replies.jsonl", ScriptedLLM(["High water."] * 2))
+    recorded.failure_policy = FailurePolicy(guards=[CircuitBreaker()])
+    task = Task(description="d", expected_output="e", agent=Agent(role="R", goal="g", llm=recorded))
+    crew = copy.deepcopy(Crew(tasks=[task]))
+    assert crew.kickoff().raw == Crew(tasks=[task]).kickoff().raw == "High water."
 
 
 def test_what_a_call_returns_is_the_text_and_has_the_rest():
