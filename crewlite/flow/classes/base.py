@@ -183,7 +183,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
     @cached_property
     def first_state(self) -> Any:
         """The state before any kickoff. A program may set fields of it: see `first_inputs`."""
-        state = self.state_kind.initial(self.run_name, self.initial_state)
+        state, self.__dict__["next_id"] = self.state_kind.with_id(self.run_name, self.initial_state)
         object.__setattr__(self, "_as_made", {name: comparable(value) for name, value in values_of(state).items()})
         return state
 

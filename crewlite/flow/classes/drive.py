@@ -279,8 +279,8 @@ class Drive:
         own = self._scope.run_id if flow.is_persisted and not self._scope.address else ""
 
         async def begin() -> Mapping[str, str] | None:
-            scope = durable.scope()
-            StepState(scope.state).update(initial_values(flow, inputs, own or scope.idempotency_key))
+            scope, read = durable.scope(), vars(flow).pop("next_id", None)  # read before the kickoff
+            StepState(scope.state).update(initial_values(flow, inputs, own or read or scope.idempotency_key))
             return flow.state_kind.types
 
         name = BEGINNING.partition(":")[2]

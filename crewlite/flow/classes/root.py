@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,6 +24,7 @@ from crewlite.flow.classes.state import Outcome, fields_set, values_of
 from crewlite.flow.classes.turns import turn_of
 from crewlite.flow.root import EVENTS, recordable
 from crewlite.llm.models import resolve_llm
+from crewlite.runtime.kickoffs.program import NAME
 from crewlite.runtime.kickoffs.request import Request
 from crewlite.runtime.kickoffs.root import Root
 from crewlite.runtime.steps.run import Run
@@ -87,6 +89,14 @@ class ClassRoot(Root[Outcome]):
     def with_own_inputs(self, request: Request) -> Request:
         """Return the request with the fields of the state that were set on the flow added to the inputs."""
         return request.with_preset(self._flow.first_inputs())
+
+    def named(self, request: Request) -> Request:
+        """Return the request with the id that the state had before as run_id, for a new run with `@persist`."""
+        given = (request.run_id, request.from_checkpoint, request.operation_id, os.environ.get(NAME) or None)
+        if not self._flow.is_persisted or request.resume or given != (None,) * 4 or ID in (request.inputs or ()):
+            return request
+        made = vars(self._flow).pop("next_id", None)
+        return replace(request, run_id=made, names_new_run=made is not None)
 
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
         """Return a function that finds the turn of the state whose id is an input; None without `@persist`.

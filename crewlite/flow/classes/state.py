@@ -23,6 +23,7 @@ from crewlite.encoding.codec import Json
 from crewlite.encoding.comparable import comparable
 from crewlite.errors import ConfigError, meant
 from crewlite.flow.classes.feedback import HumanFeedbackResult
+from crewlite.ids import new_id
 from crewlite.state.format.turns import ID
 from crewlite.state.journal.values import Values
 from crewlite.state.journal.view import View
@@ -129,6 +130,17 @@ class StateKind:
             return self.model()
         except ValidationError:  # for a field without a default, which inputs must set
             return self.model.model_construct()
+
+    def with_id(self, flow: str, given: Any) -> tuple[Any, str | None]:
+        """Return what `initial` returns, with an id; and that id, if it was made here: it is for the next run."""
+        state, made = self.initial(flow, given), new_id()
+        if values_of(state).get(ID):
+            return state, None
+        if self.model:
+            _fill(state, {ID: made})
+        else:
+            state[ID] = made
+        return state, made
 
     def check(self, flow: str, names: Mapping[str, Any]) -> None:
         """Raise ConfigError if one of these names is no field of the state."""

@@ -148,7 +148,7 @@ async def _kicked_off(root: Root[T], request: Request) -> Finished[T]:
     scope, request = durable.scope(), root.with_own_inputs(request)
     if not isinstance(scope, StepScope):
         return await _as_found(
-            root, named_by_program(root, request), lambda found: _run(root, found, storage_of(root, found))
+            root, named_by_program(root, root.named(request)), lambda found: _run(root, found, storage_of(root, found))
         )
     if scope.dry or scope.run.recorded or (storage := storage_of(root, request)).config is None:
         if request.operation_id is not None:
@@ -209,7 +209,7 @@ async def _as_found(root: Root[T], request: Request, run: Callable[[Request], Aw
 async def _run(root: Root[T], request: Request, storage: Storage, around: StepScope | None = None) -> Finished[T]:
     """Begin or resume the run, and drive it to its result. `around`: the step in which a separate run is kicked off."""
     config = storage.config
-    request.progress.found_again = request.run_id is not None or request.resume
+    request.progress.found_again = request.resume or (request.run_id is not None and not request.names_new_run)
     secrets = secrets_of(root, config)
     if config is None:
         run = await _begin(root, request, Journal(new_id(), "main", Record(), secrets, receive=receive))

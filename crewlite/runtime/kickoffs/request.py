@@ -193,6 +193,8 @@ class Request:
     as text."""
     state_turn: StateTurn | None = field(default=None, kw_only=True)
     """The turn of a state that the definition found by the inputs; None without `@persist`."""
+    names_new_run: bool = field(default=False, kw_only=True)
+    """Whether the definition has made the run_id up, so that an equal kickoff would begin another run."""
     preset: frozenset[str] = field(default=frozenset(), kw_only=True)
     """The names of the inputs that the definition itself gives, and not the caller."""
     attempts: Mapping[str, int] = field(default_factory=dict, init=False)

@@ -151,6 +151,10 @@ class Root(ABC, Generic[T]):
         """Return the request with the inputs that the definition itself gives."""
         return request
 
+    def named(self, request: Request) -> Request:
+        """Return the request, with a name for its run if the definition has one for the next new run."""
+        return request
+
     def continuing(self, request: Request) -> Callable[[CheckpointConfig], Request] | None:
         """Return a function that finds the run which the inputs name and returns the request for it; else None."""
         return None
