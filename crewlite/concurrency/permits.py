@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
-from crewlite.system.forked import in_child, lock
+from crewlite.system.forked import in_child, rlock
 from crewlite.system.steady_clock import steady
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class _Level:
     """The permits of one level: of calls that are nested equally deep."""
 
     def __init__(self) -> None:
-        self._lock = lock()  # calls are awaited on loops of several threads
+        self._lock = rlock()  # calls are awaited on loops of several threads
         self._taken: dict[object, asyncio.AbstractEventLoop] = {}
         """The permits that are taken, each with the loop of the call. Those of a loop that was closed do not count."""
         self._most = _DEFAULT

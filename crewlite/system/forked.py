@@ -26,7 +26,11 @@ _PATIENCE = 15.0  # seconds that a fork waits for work; that is more than a comm
 
 
 def lock() -> threading.Lock:
-    """Return a lock that is free in a forked child. A thread must not fork while it holds the lock."""
+    """Return a lock that is free in a forked child. A thread must not fork while it holds the lock.
+
+    What a coroutine takes on its way out is an `rlock` instead: garbage collection closes an abandoned coroutine on any
+    thread, also on one that holds the lock.
+    """
     made = threading.Lock()
     _locks.add(made)
     return made
@@ -42,14 +46,14 @@ def rlock() -> threading.RLock:
 class OwnLock:
     """An object whose copies have a lock of their own, as none can be copied, and lists and dicts of their own."""
 
-    _lock: threading.Lock
+    _lock: threading.RLock
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_lock"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = {name: value.copy() if isinstance(value, list | dict) else value for name, value in state.items()}
-        vars(self).update(own, _lock=lock())
+        vars(self).update(own, _lock=rlock())
 
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):

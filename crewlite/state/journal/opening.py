@@ -63,14 +63,17 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
         key = _key(provider, store.location)
     with contextlib.ExitStack() as unused:
         unused.callback(store.close)
-        with guard:
-            if not (writer := writers.get(key)):
-                writer = Writer(store, key, provider.name)
-                writer.start()  # the system may refuse a thread
-                writers[key] = writer
-                unused.pop_all()
-            writer.users += 1
-    return writer
+        if writer := _used(key):
+            return writer
+        writer = Writer(store, key, provider.name, users=1)
+        writer.start()  # the system may refuse a thread
+        unused.pop_all()
+    with guard:
+        there = writers.setdefault(key, writer)  # another path to the store may have been opened meanwhile
+        there.users += there is not writer
+    if there is not writer:
+        writer.release()
+    return there
 
 
 def queue_here(location: str, run_id: str, branch: str) -> WriteQueue | None:
