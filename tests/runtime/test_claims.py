@@ -22,6 +22,8 @@ from crewlite.state.journal.claim import SILENCE, claim, is_held
 from crewlite.state.journal.lineage import find_lineage
 from crewlite.state.journal.writer import Writer
 from crewlite.state.providers import Commit, provider_for
+from crewlite.state.providers.json import JsonStore
+from crewlite.state.providers.sqlite import SqliteStore
 from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -72,6 +74,24 @@ def test_a_run_at_work_is_refused_to_others_who_are_told_by_whom(make_crew, on_d
         (tmp_path / "go").touch()
         assert child.stdout.read() == "asked 2\nfrom the child\n"
     assert answers(crew.kickoff(run_id="r")) == ["from the child"] * 3
+
+
+def test_a_kickoff_that_is_refused_has_closed_its_store(make_crew, on_disk, monkeypatch):
+    """The program may delete the store next."""
+    cut(make_crew, on_disk)
+    claimed_by(on_disk, **ELSEWHERE)
+    closed = []
+    for kind in (JsonStore, SqliteStore):
+
+        def close(store, close=kind.close):
+            time.sleep(0.1)
+            close(store)
+            closed.append(store)
+
+        monkeypatch.setattr(kind, "close", close)
+    with pytest.raises(BranchConflictError, match="process 7 on another-machine"):
+        crew_of(make_crew, on_disk, []).kickoff(run_id="r")
+    assert len(closed) == 1
 
 
 class Overtaken(Wrapped):

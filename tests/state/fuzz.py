@@ -159,7 +159,8 @@ class Fuzz:
 
     def lay(self, kept: Path) -> None:
         """Put a fresh copy where damage is done."""
-        shutil.rmtree(self.location.parent, ignore_errors=True)
+        while self.location.parent.exists():  # a kickoff that could not release its branch may still try to
+            shutil.rmtree(self.location.parent, ignore_errors=True)
         shutil.copytree(kept, self.location.parent, symlinks=True)
 
     def mutate(self, chance: Random, scene: Scene) -> tuple[str, bool]:

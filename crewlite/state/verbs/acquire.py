@@ -38,7 +38,8 @@ async def acquire_branch(target: Callable[[], Located], kind: str) -> AcquiredBr
             wait_for_earlier(queue)
             return found, queue, _read(queue.store, queue, found)
         except BaseException:
-            queue.leave()
+            if closing := queue.leave():
+                closing.exception()  # waits for that: whoever is refused may delete the store next
             raise
 
     return await background.acquire(acquired, lambda branch: branch[1].leave())
