@@ -8,9 +8,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from crewlite import Agent, CheckpointConfig, Crew, History, Task, tool
+from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, tool
 from crewlite.cli.main import main
-from crewlite.errors import InDoubt
+from crewlite.errors import InDoubt, LLMError
 from crewlite.testing import ScriptedLLM, ToolCall
 from tests import children
 from tests.cli.recorded_runs import HOSTILE, ask, ask_json, crew_of, rows
@@ -210,6 +210,21 @@ def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
         assert re.search(line.format(re.escape(f"--answer '{at}=RESULT'").replace("'", "'?")), text)
         assert re.search(line.format(rf"--rerun '?{re.escape(at)}'?"), text)
         assert "to go on" not in text  # which is refused until the doubt is settled
+
+
+@pytest.mark.parametrize(("key", "named"), [(None, True), ("k", False)], ids=["no key here", "a key here"])
+def test_a_crew_whose_model_has_no_key_here_is_to_be_named(tmp_path, monkeypatch, key, named):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    model = LLM("openai/x", base_url="http://127.0.0.1:9/v1", api_key="k", max_retries=0)
+    agent = Agent(role="R", goal="g", llm=model)
+    config = CheckpointConfig(location=tmp_path / "runs")
+    task = Task(name="t", description="d", expected_output="x", agent=agent)
+    with pytest.raises(LLMError):
+        Crew(tasks=[task], checkpoint=config).kickoff(run_id="r")
+    if key:
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+    line = next(line for line in ask("show", "r", "--location", config.location).splitlines() if "resume r" in line)
+    assert line.endswith("--crew MODULE:NAME") is named
 
 
 def test_the_arguments_of_a_call_in_doubt_are_told_as_a_person_has_changed_them(tmp_path):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from crewlite.state.run_history import RunHistory
 
 definitions = lazy("crewlite.cli.definitions")
+rebuild = lazy("crewlite.runtime.kickoffs.rebuild")  # slow to import, and needed for models alone
 
 
 def status_of_run(run: RunHistory) -> str:
@@ -141,8 +142,9 @@ def _project_names_one() -> bool:
 
 
 def _has_live(facts: object) -> bool:
-    """Return whether a recorded definition has parts of which only the names are recorded."""
+    """Return whether a definition has parts that no record holds, such as a model whose key is not set here."""
     if isinstance(facts, dict):
-        live = facts.get("live", {}).keys() - facts.get("models", {}).keys()
-        return bool(live) or any(map(_has_live, facts.values()))
+        models = facts.get("models")
+        live = any(rebuild.recorded_model(models, field) is None for field in facts.get("live", ()))
+        return live or any(map(_has_live, facts.values()))
     return isinstance(facts, list) and any(map(_has_live, facts))

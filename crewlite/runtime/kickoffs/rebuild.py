@@ -149,6 +149,12 @@ class Part:
         return ".".join(self.path)
 
 
+def recorded_model(models: object, field: str) -> LLM | None:
+    """Return the model of a field, by its recorded settings; None without them, or if the environment lacks its key."""
+    settings = models.get(field) if isinstance(models, dict) else None
+    return LLM.of_settings(settings) if isinstance(settings, dict) and MASK not in str(settings) else None
+
+
 class Rebuild:
     """Rebuilds definitions in three steps: draft them all, bind what the caller passed, construct them."""
 
@@ -207,9 +213,7 @@ class Rebuild:
 
     def _model(self, part: Part, models: object) -> Part:
         """Return a live part. A model is filled in if the record has its settings and the environment has its key."""
-        settings = models.get(part.path[-1]) if isinstance(models, dict) else None
-        if isinstance(settings, dict) and MASK not in str(settings):
-            part.value = LLM.of_settings(settings) or _UNSET
+        part.value = recorded_model(models, part.path[-1]) or _UNSET
         return part
 
     def _checkpoint(self, facts: JsonObject, path: tuple[str, ...]) -> Draft[CheckpointConfig]:
