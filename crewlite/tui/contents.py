@@ -22,7 +22,7 @@ from crewlite.ids import short
 from crewlite.state.format.addresses import as_tree, leaf
 from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.fitting import what_fits
-from crewlite.state.reading.steps import StepView
+from crewlite.state.reading.steps import StepView, status_without_step
 from crewlite.state.run_history import RunHistory
 from crewlite.state.verbs.edit import can_edit
 from crewlite.texts.wording import an, cut, escaped_lines, number_of
@@ -185,7 +185,8 @@ def timeline(run: RunHistory, steps: Sequence[StepView], sums: Mapping[str, Usag
         used = sums[address] if address in sums else views[address].usage
         if step is None:
             paid = used.total_tokens, used.cost
-            rows.append(Row(address, name, depth, "unfinished", 0.0, *paid, 0.0, 0.0, at is not None, ""))
+            status = status_without_step(address, views)
+            rows.append(Row(address, name, depth, status, 0.0, *paid, 0.0, 0.0, at is not None, ""))
             continue
         begins, ends = (time.at(step.started_at), time.at(step.ended_at)) if step.ended_at else (0.0, 0.0)
         later = at is not None and (step.seq is None or step.seq > at)

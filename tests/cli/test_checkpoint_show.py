@@ -8,9 +8,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, tool
+from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, step, tool
 from crewlite.cli.main import main
 from crewlite.errors import InDoubt, LLMError
+from crewlite.flow import Flow, start
 from crewlite.testing import ScriptedLLM, ToolCall
 from tests import children
 from tests.cli.recorded_runs import HOSTILE, ask, ask_json, crew_of, rows
@@ -210,6 +211,23 @@ def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
         assert re.search(line.format(re.escape(f"--answer '{at}=RESULT'").replace("'", "'?")), text)
         assert re.search(line.format(rf"--rerun '?{re.escape(at)}'?"), text)
         assert "to go on" not in text  # which is refused until the doubt is settled
+
+
+def test_a_step_whose_outcome_a_prune_has_dropped_is_not_told_as_unfinished(tmp_path):
+    pilot = Agent(role="Pilot", goal="g", llm=ScriptedLLM(["noon", "low"]))
+
+    class Looks(Flow):
+        @start()
+        def look(self):
+            crew = Crew(name="inner", tasks=[Task(name="t", description="d", expected_output="x", agent=pilot)])
+            return step(name="twice")(lambda: crew.kickoff().raw)()
+
+    config = CheckpointConfig(location=tmp_path / "runs")
+    Looks(checkpoint=config).kickoff(run_id="r")
+    with History(config.location) as history:
+        history.prune(keep_last=1)
+    text = ask("show", "r", "--location", config.location)
+    assert ("unfinished" in text, text.count(" pruned ")) == (False, 2), text
 
 
 @pytest.mark.parametrize(("key", "named"), [(None, True), ("k", False)], ids=["no key here", "a key here"])

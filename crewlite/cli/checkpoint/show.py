@@ -31,6 +31,7 @@ from crewlite.pages.rendering import cost, duration
 from crewlite.state.format.addresses import as_tree, leaf
 from crewlite.state.format.entry import STATE
 from crewlite.state.reading.missing import no_step
+from crewlite.state.reading.steps import status_without_step
 
 if TYPE_CHECKING:
     from crewlite.state.format.outcome import Attempt
@@ -135,11 +136,11 @@ def _show_run(screen: Screen, opened: Opened, run: RunHistory) -> None:
 def _table(screen: Screen, run: RunHistory) -> None:
     """Print the steps, with a column of types if one has a type. A step shows the usage of all steps inside it."""
     views, sums = {step.address: step for step in run.steps}, sums_of(run)
-    ordered = [(address, views.get(address)) for address in as_tree(views)]
+    ordered = [(at, views.get(at) or status_without_step(at, views)) for at in as_tree(views)]
     rows = [_row(screen, run, at, step, sums[at] if at in sums else views[at].usage) for at, step in ordered]
     if not any(step.type for step in views.values()):
         return screen.table(_STEPS, rows)
-    types = [(step.type or "") if step else "" for _, step in ordered]
+    types = [(step.type or "") if not isinstance(step, str) else "" for _, step in ordered]
     typed = [[*row[:2], kind, *row[2:]] for row, kind in zip(rows, types, strict=True)]
     return screen.table([*_STEPS[:2], Column("type", spare=4), *_STEPS[2:]], typed)
 
@@ -162,13 +163,14 @@ def _snapshots(screen: Screen, run: RunHistory) -> None:
         screen.line(("no snapshot was made yet", "dim"))
 
 
-def _row(screen: Screen, run: RunHistory, address: str, step: StepView | None, used: Usage) -> list[Part]:
+def _row(screen: Screen, run: RunHistory, address: str, step: StepView | str, used: Usage) -> list[Part]:
+    """Return the cells of a step. `step`: its status if nothing more of it is recorded."""
     depth = address.count("/") + 1 if address else 0
     own = leaf(address) if screen.terminal else address  # a pipe has room for the complete address
     name = "  " * depth + (own or root_name(run))
     tokens = f"{used.total_tokens:,}" if used.requests else ""
-    if step is None:
-        return [name, "", ("unfinished", style_of("unfinished")), "", "", tokens, cost(used.cost), ""]
+    if isinstance(step, str):
+        return [name, "", (step, style_of(step)), "", "", tokens, cost(used.cost), ""]
     status = step.status_text
     tries = len(step.attempts) + (status in ("finished", "unused"))
     tried = str(tries) if tries > 1 or not screen.terminal else ""

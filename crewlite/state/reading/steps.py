@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -97,6 +97,15 @@ def steps_of(record: Record) -> list[StepView]:
     views = _all_steps(record)
     uses = listed(record, [step.address for step in views])
     return [step if uses[step.address] else replace(step, unused=True) for step in views if step.address in uses]
+
+
+def status_without_step(address: str, steps: Mapping[str, StepView]) -> str:
+    """Return the status of a step that is known only by steps inside it.
+
+    Such a step is unfinished, unless one around it has finished: then a prune has dropped its outcome.
+    """
+    ended = any(at in steps and steps[at].status == "finished" for at in outers(address))
+    return "pruned" if ended else "unfinished"
 
 
 def listed(record: Record, addresses: Sequence[str]) -> dict[str, bool]:
