@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import os
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ from pydantic import BaseModel, SecretStr
 
 from crewlite import durable
 from crewlite.concurrency import background
-from crewlite.errors import ConfigError, LLMRejected, LLMTimeout, LLMUnavailable, MissingKey, UnknownProvider
+from crewlite.errors import ConfigError, LLMRejected, LLMTimeout, MissingKey, UnknownProvider
 from crewlite.lazy import lazy
 from crewlite.llm import faults, keys, library as provided, wire
 from crewlite.llm.arguments import check, full_name, handed_on, set_later
@@ -29,6 +30,7 @@ from crewlite.llm.base import (
     as_messages,
     whole_reply,
 )
+from crewlite.llm.streamed import StreamedReply
 from crewlite.recovery.policy import MaxRetries
 from crewlite.recovery.port import Policy, check_policy
 from crewlite.texts.logs import logger
@@ -285,9 +287,9 @@ class LLM(BaseLLM):
         try:
             with provided.call_at_work():
                 async with asyncio.timeout(self.timeout):
-                    response, first = await self._answered(library, request, form)
-                    if request.get("stream"):
-                        response = await self._whole(library, response, first, on_chunk)
+                    response = await self._answered(library, request, form)
+                    if isinstance(response, StreamedReply):
+                        response = await response.whole(on_chunk)
         except LLMTimeout:
             raise
         except TimeoutError:
@@ -300,7 +302,7 @@ class LLM(BaseLLM):
             log.warning("The reply of %s was cut at its token limit (max_tokens)", self.model)
         return whole_reply(reply, self.model)
 
-    async def _answered(self, library: Any, request: dict[str, Any], form: dict[str, Any] | None) -> tuple[Any, Any]:
+    async def _answered(self, library: Any, request: dict[str, Any], form: dict[str, Any] | None) -> Any:
         """Send a request. A schema that the service refuses is left out: the messages tell the model of it as well.
 
         Only before an answer has begun: what a stream has sent is paid and told. Returns what `_begun` returns.
@@ -313,13 +315,14 @@ class LLM(BaseLLM):
             log.warning("%s refused the schema of the answer, so it is told in words alone: %s", self.model, error.said)
         return await self._begun(library, request | {"response_format": self.response_format})
 
-    async def _begun(self, library: Any, request: dict[str, Any]) -> tuple[Any, Any]:
-        """Send a request. Return (the response, None), or (a stream, its first piece; None if it has none).
-
-        litellm sends some requests, such as those to Gemini, only when the first piece is asked for.
-        """
+    async def _begun(self, library: Any, request: dict[str, Any]) -> Any:
+        """Send a request. Return the response, or the StreamedReply that has begun."""
         response = await self._heard(library, library.acompletion(**request), begun=False)
-        return response, await self._piece(library, response, begun=False) if request.get("stream") else None
+        if not request.get("stream"):
+            return response
+        reply = StreamedReply(library, response, self.model, self.idle_timeout, partial(self._heard, library))
+        await reply.begin()
+        return reply
 
     async def _heard(self, library: Any, answer: Awaitable[T], *, begun: bool) -> T:
         """Wait for the service's answer to litellm. Raises kinds of LLMError. `begun`: the answer had begun."""
@@ -362,30 +365,6 @@ class LLM(BaseLLM):
             **({"custom_llm_provider": provider} if self._bare else {}),
             **self.extra,
         }
-
-    async def _whole(self, library: Any, stream: Any, piece: Any, on_chunk: OnChunk | None) -> Any:
-        """Receive all pieces of a stream, of which `piece` is the first, and return the complete response.
-
-        Raises LLMUnavailable if the stream ends too early.
-        """
-        pieces = list[Any]()
-        while piece is not None:
-            pieces.append(piece)
-            for said, thinking in wire.said(piece):
-                if on_chunk:
-                    await on_chunk(said, thinking)
-            piece = await self._piece(library, stream, begun=True)
-        if not wire.ended(stream):
-            raise LLMUnavailable(f"{self.model}: the stream ended before the reply was complete. Start the run again.")
-        return await self._heard(library, wire.whole(library, pieces), begun=True)
-
-    async def _piece(self, library: Any, stream: Any, *, begun: bool) -> Any:
-        """Return the next piece of a stream; None at its end. Raises LLMTimeout if none comes for `idle_timeout`."""
-        try:
-            async with asyncio.timeout(self.idle_timeout):
-                return await self._heard(library, anext(aiter(stream), None), begun=begun)
-        except TimeoutError:
-            raise LLMTimeout(self.model, self.idle_timeout or 0.0, "idle_timeout") from None
 
 
 def _models(fallbacks: Sequence[BaseLLM | str]) -> tuple[BaseLLM, ...]:

@@ -75,48 +75,6 @@ def _failure(choice: Any, message: Any, model: str, mask: Callable[[str], str]) 
     return None
 
 
-def ended(stream: Any) -> bool:
-    """Return whether the service said that its reply is complete. litellm's last piece always says so.
-
-    For Gemini litellm sets only the second attribute, with every piece: there a lost connection raises an error.
-    """
-    reason = getattr(stream, "received_finish_reason", "unknown") or getattr(stream, "intermittent_finish_reason", None)
-    return reason is not None
-
-
-async def whole(library: Any, pieces: Sequence[Any]) -> Any:
-    """Return the complete response of a stream. Async, so that its errors are converted as those of the stream are."""
-    _tell_calls_apart(pieces)
-    return library.stream_chunk_builder(pieces)
-
-
-def _tell_calls_apart(pieces: Iterable[Any]) -> None:
-    """Give each tool call of a stream its own index and an id: litellm joins the calls of one index, and drops others.
-
-    Some servers number all calls of a reply 0, and tell them apart by their ids; some send no ids, and some another id
-    with each piece of a call, but its name with the first alone.
-    """
-    ids, at = dict[int, str | None](), dict[int, int]()  # `at`: the call that goes on at an index that is sent
-    for call in (call for piece in pieces for call in getattr(_delta(piece), "tool_calls", None) or ()):
-        sent, named = call.index or 0, call.function and call.function.name
-        if sent not in at or (named and call.id and ids[at[sent]] not in (None, call.id)):
-            at[sent] = sent if sent not in ids else max(ids) + 1
-            ids[at[sent]] = None
-        own = ids[at[sent]] = ids[at[sent]] or call.id
-        call.index, call.id = at[sent], own or f"call_{at[sent] + 1}"
-
-
-def said(piece: Any) -> list[tuple[str, bool]]:
-    """Return the texts in a piece of a stream, each with whether it is thinking."""
-    delta = _delta(piece)
-    found = [(getattr(delta, "reasoning_content", None), True), (getattr(delta, "content", None), False)]
-    return [(clean(text), thinking) for text, thinking in found if isinstance(text, str) and text]
-
-
-def _delta(piece: Any) -> Any:
-    return piece.choices[0].delta if getattr(piece, "choices", None) else None
-
-
 def label(value: object) -> str | None:
     """Return a name or an id as text; some services send a number."""
     return None if value is None else clean(str(value))

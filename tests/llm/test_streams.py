@@ -49,6 +49,15 @@ def test_the_pieces_are_told_in_order_thoughts_first_and_the_outcome_is_the_whol
     assert types.index("llm_call_completed") > len(types) - types[::-1].index("llm_stream_chunk") - 1
 
 
+def test_a_server_that_does_not_stream_is_asked_once_and_its_reply_is_one_piece(serve):
+    server = serve(reply(chat(WHOLE, reasoning_content="The moon, I think.")))
+    with EventRecorder() as events:
+        assert pilot(model(server)).kickoff("When?").raw == WHOLE
+    assert len(server.requests) == 1
+    assert [chunk for _, chunk in told(events)] == [WHOLE]
+    assert [event.chunk for event in events.of(LLMThinkingChunkEvent)] == ["The moon, I think."]
+
+
 def test_a_crew_that_is_streamed_asks_its_models_for_pieces(serve):
     agent = pilot(model(serve(stream(*SAID)), stream=False))
     task = Task(description="When?", expected_output="A time", agent=agent)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from server import CLOSE, COUNTED, HANG, RESET, body, chat, drip, error, head, piece, reply, stream
-from wire import IDLE, LIMIT, OK, SOON, TIMED, Row, again, never, row
+from server import CLOSE, COUNTED, HANG, RESET, body, call, calling, chat, drip, error, head, piece, reply, stream
+from wire import IDLE, JSON, LIMIT, OK, SOON, TIDES, TIMED, Row, again, never, row
 
 from crewlite.errors import ContentRefused, ContextOverflow, LLMAuthError, LLMRejected
 
 WORDS = [piece("hel"), piece("lo"), piece(finish="stop")]
+DONE = b"data: [DONE]\n\n"
 OK_STREAM = stream(*WORDS, COUNTED)
 SSE = head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
 
@@ -81,7 +82,28 @@ STREAMS = [
         again("a stream of a refusal", stream(piece(refusal="no"), piece(finish="stop")), tried="LLMEmptyReply"),
         # litellm gives an empty stream for what is none
         again("no stream, but a web page", body(b"<html></html>", content_type="text/html")),
-        again("no stream, but a whole reply", reply(chat("whole"))),
+        row("no stream, but a whole reply", reply(chat("whole")), says="whole", tokens=12),
+        row("no stream, but a whole reply of no type", [head(200), JSON, CLOSE], tokens=12),
+        row("no stream, but a whole reply, byte by byte", [OK[0][:80], *drip(OK[0][80:], 0.0005)], tokens=12),
+        row("no stream, but a whole reply to litellm's own client", reply(chat()), model="hosted_vllm/foo", tokens=12),
+        row("no stream, but a whole call", reply(calling(call("high_water", TIDES))), OK, observed="Brest 11:40"),
+        again("no stream, but a whole reply without text", reply(chat("")), tried="LLMEmptyReply"),
+        again("no stream, but half a whole reply", [head(200, {"content-type": "application/json"}), JSON[:40], CLOSE]),
+        again("no stream, but an error 503 in words", reply({"error": {"message": "overloaded", "code": 503}})),
+        never("no stream, but an error 401 in words", reply({"error": {"message": "no", "code": 401}}), LLMAuthError),
+        again("no stream, but JSON of something else", reply({"detail": "busy"})),
+        row("a stream that is said to be one JSON", [head(200, {"content-type": "application/json"}), *OK_STREAM[1:]]),
+        row(
+            "a stream that stays open at its end", stream(*WORDS, COUNTED, end=[DONE, *HANG]), tokens=12, settings=IDLE
+        ),
+        row(
+            "a stream that stays open at its end, to litellm's own client",
+            stream(*WORDS, COUNTED, end=[DONE, *HANG]),
+            model="hosted_vllm/foo",
+            tokens=12,
+            settings=IDLE,
+        ),
+        row("a stream that stays open without [DONE]", stream(*WORDS, COUNTED, end=HANG), tokens=12, settings=IDLE),
         again("no stream, but a 503", error(503, **SOON)),
         never("no stream, but a 400", error(400), LLMRejected),
         row("a stream of half characters", stream(piece("a\ud83d"), piece("\ude00b"), WORDS[2]), says="a\ufffd\ufffdb"),
