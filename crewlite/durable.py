@@ -129,6 +129,8 @@ class Step(Generic[T]):
     """The limits on the usage of this step and everything inside it."""
     auto_approve: bool | None = None
     """Whether calls of tools inside this step that require approval are approved; None inherits."""
+    streamed: bool = False
+    """Whether models inside this step are asked for their replies in pieces, also if those around it are not."""
     checkpoint: Any = None
     """The checkpoint setting for the events of this step and of the steps inside it; None inherits."""
     own_state: bool = False

@@ -10,6 +10,7 @@ from server import CLOSE, COUNTED, chat, piece, reply, stream
 from crewlite import LLM, Agent, BaseLLM, CheckpointConfig, Crew, FailurePolicy, History, Task, tool
 from crewlite.errors import CrewliteError, LLMUnavailable
 from crewlite.events import LLMCallCompletedEvent, LLMStreamChunkEvent, LLMThinkingChunkEvent
+from crewlite.flow import flow
 from crewlite.recovery import Rule
 from crewlite.testing import EventRecorder
 
@@ -65,6 +66,23 @@ def test_a_crew_that_is_streamed_asks_its_models_for_pieces(serve):
     assert [chunk.content for chunk in streaming] == ["High ", "water ", "at 11:40."]
     assert streaming.result.raw == streaming.get_full_text() == WHOLE
     assert agent.llm.stream is False
+
+
+def test_a_streamed_crew_inside_a_flow_asks_its_models_for_pieces_and_the_others_are_not(serve):
+    server = serve(stream(*SAID), reply(chat(WHOLE)))
+    crews = [
+        Crew(
+            tasks=[Task(description="When?", expected_output="A time", agent=pilot(model(server, stream=False)))], **how
+        )
+        for how in ({"stream": True}, {})
+    ]
+
+    @flow
+    def ask():
+        return [chunk.content for chunk in crews[0].kickoff()], crews[1].kickoff().raw
+
+    assert ask() == (["High ", "water ", "at 11:40."], WHOLE)
+    assert [request.body.get("stream", False) for request in server.requests] == [True, False]
 
 
 def test_what_is_recorded_is_the_same_as_unstreamed(serve):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from crewlite import Agent, Crew, Task, ToolCall, tool
-from crewlite.errors import ConfigError, RunCancelled
+from crewlite.errors import RunCancelled
 from crewlite.flow import Flow, listen, start
 from crewlite.testing import ScriptedLLM
 from crewlite.types.streaming import CrewStreamingOutput, FlowStreamingOutput, StreamChunk, StreamChunkType
@@ -129,20 +129,95 @@ def test_a_flow_gives_every_event_with_the_text_that_is_in_it(made):
     assert not tides()(stream=None)._streamed
 
 
-def test_a_crew_that_is_part_of_a_run_is_streamed_by_whoever_kicked_that_off():
+class InMethod(Flow):
+    """Kicks off a streamed crew in a method, and reads its stream there."""
+
+    @start()
+    def look(self):
+        streaming = crew_of("a", "b", stream=True).kickoff(PORT)
+        assert isinstance(streaming, CrewStreamingOutput)
+        assert (streaming.is_completed, streaming.is_cancelled) == (True, False)
+        return [[chunk.task_name, chunk.content] for chunk in streaming], streaming.result.raw
+
+
+class InCoroutine(Flow):
+    @start()
+    async def look(self):
+        streaming = await crew_of("a", "b", stream=True).akickoff(PORT)
+        return [[chunk.task_name, chunk.content] async for chunk in streaming], streaming.result.raw
+
+
+@pytest.mark.parametrize("made", [InMethod, InCoroutine])
+def test_a_streamed_crew_in_a_method_gives_its_chunks_when_it_has_ended(made):
+    assert made().kickoff() == ([["look", "a"], ["Say it", "b"]], "b")
+
+
+def test_a_streamed_crew_in_a_method_is_read_from_the_record_without_chunks():
+    said = []
+
     class Tides(Flow):
         @start()
         def look(self):
-            return crew_of("a", "b", stream=True).kickoff(PORT).raw
+            streaming = crew_of("a", "b", stream=True).kickoff(PORT)
+            said.append(([chunk.content for chunk in streaming], streaming.result.raw))
+            if len(said) == 1:
+                raise ValueError("ebb")
+            return streaming.result.raw
 
-    with pytest.raises(
-        ConfigError, match="crew 'crew' has stream=True, but .* set stream=True there, and here crew.str"
-    ):
+    flow = Tides(checkpoint=True)
+    with pytest.raises(ValueError, match="ebb"):
+        flow.kickoff(run_id="r")
+    assert flow.kickoff(run_id="r") == "b"
+    assert said == [(["a", "b"], "b"), ([], "b")]
+
+
+def test_streamed_crews_side_by_side_in_a_flow_hear_only_themselves():
+    class Tides(Flow):
+        @start()
+        async def look(self):
+            crews = [crew_of(f"a{n}", f"b{n}", stream=True) for n in range(3)]
+            streams = await asyncio.gather(*(crew.akickoff(PORT) for crew in crews))
+            return [[chunk.content for chunk in stream.chunks or [one async for one in stream]] for stream in streams]
+
+    assert Tides().kickoff() == [[f"a{n}", f"b{n}"] for n in range(3)]
+
+
+def test_the_failure_of_a_streamed_crew_in_a_method_is_raised_by_its_kickoff():
+    class Tides(Flow):
+        @start()
+        def look(self):
+            return crew_of("a", ValueError("no tide"), stream=True).kickoff(PORT).get_full_text()
+
+    with pytest.raises(Exception, match="no tide"):
         Tides().kickoff()
 
 
-def test_kickoff_for_each_says_what_to_do_instead():
-    crew = crew_of("a", "b", stream=True)
-    with pytest.raises(ConfigError, match=r"stream=True, but kickoff_for_each returns results: call crew.kickoff"):
-        crew.kickoff_for_each([PORT])
-    assert [one.raw for one in crew.with_(stream=False).kickoff_for_each([PORT])] == ["b"]
+def test_a_streamed_crew_with_a_store_of_its_own_in_a_method_is_heard_too():
+    class Tides(Flow):
+        @start()
+        def look(self):
+            streaming = crew_of("a", "b", stream=True, checkpoint=True).kickoff(PORT, run_id="own")
+            return [chunk.content for chunk in streaming], streaming.result.raw, streaming.handle.run_id
+
+    assert Tides().kickoff() == (["a", "b"], "b", "own")
+
+
+def test_kickoff_for_each_gives_a_stream_for_each():
+    streams = crew_of("a", "b", stream=True).kickoff_for_each([PORT])
+    assert [[chunk.content for chunk in stream] for stream in streams] == [["a", "b"]]
+    assert [one.raw for one in streams.results] == [stream.result.raw for stream in streams] == ["b"]
+
+
+def test_kickoff_for_each_in_a_coroutine_gives_the_chunks_of_all():
+    async def main():
+        crew = crew_of(*"abab", stream=True)
+        streams = await crew.kickoff_for_each_async([PORT, PORT], max_concurrency=1)
+        return [chunk.content async for chunk in streams], [one.raw for one in streams.results]
+
+    assert asyncio.run(main()) == ([*"abab"], ["b", "b"])
+
+
+def test_kickoff_for_each_gives_a_failure_in_the_place_of_its_stream():
+    crew = crew_of("a", "b", "a", ValueError("no tide"), stream=True)
+    streams = crew.kickoff_for_each([PORT, PORT], max_concurrency=1, return_exceptions=True)
+    assert (streams.results[0].raw, str(streams.results[1]).partition("\n")[0]) == ("b", "no tide")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -11,10 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, PrivateAttr
 
 from crewlite import durable, events
-from crewlite.errors import ConfigError
 from crewlite.events.base import BaseEvent
+from crewlite.lazy import futures
 from crewlite.runtime.kickoffs import engine
-from crewlite.runtime.kickoffs.request import Request
+from crewlite.runtime.kickoffs.handle import AwaitedHandle, RunHandle
+from crewlite.runtime.kickoffs.request import Progress, Request
 from crewlite.runtime.kickoffs.runnable import Runnable
 from crewlite.runtime.kickoffs.stream import RunStream
 from crewlite.state.format.addresses import outers
@@ -24,14 +26,36 @@ _CHANNELS = {"llm": "llm", "tool": "tools", "flow": "flow", "method": "flow"}
 
 
 def begun(definition: Runnable[R], request: Request) -> StreamingOutput[R]:
-    """Begin a run and return its stream. Raises ConfigError inside another run."""
-    if durable.scope().loop is not None:
-        kind, name = definition.run_kind, definition.run_name
-        raise ConfigError(
-            f"{kind} {name!r} has stream=True, but it is kicked off inside a run. Whoever kicked that off streams all "
-            f"that happens in it: set stream=True there, and here {kind}.stream = False"
-        )
-    return StreamingOutput(definition, request)
+    """Begin a run and return its stream; inside another run, wait for the kickoff, which is a step of that run."""
+    if durable.scope().loop is None:
+        return _of_own_run(definition, request)
+    with heard(definition, request) as (stream, end):
+        end(engine.kickoff_here(definition, request))
+    return stream
+
+
+async def abegun(definition: Runnable[R], request: Request) -> StreamingOutput[R]:
+    """Do as `begun`, in a coroutine."""
+    if durable.scope().loop is None:
+        return _of_own_run(definition, request)
+    with heard(definition, request) as (stream, end):
+        end(await engine.kickoff(definition, request))
+    return stream
+
+
+@contextlib.contextmanager
+def heard(definition: Runnable[R], request: Request) -> Iterator[tuple[StreamingOutput[R], Callable[[R], object]]]:
+    """Give a stream of what a kickoff says that happens in the block, and what to call with its result."""
+    ended = futures.Future[R]()
+    handle = AwaitedHandle(f"{definition.run_kind} {definition.run_name!r}", request.progress, ended)
+    try:
+        yield StreamingOutput(definition, lambda: handle, request.progress), ended.set_result
+    finally:
+        ended.cancel()
+
+
+def _of_own_run(definition: Runnable[R], request: Request) -> StreamingOutput[R]:
+    return StreamingOutput(definition, partial(engine.submit, definition, request, "kickoff"), request.progress)
 
 
 class StreamChunkType(Enum):
@@ -103,11 +127,11 @@ class StreamingOutput(RunStream[R]):
     `result` is the run's result. What was recorded by an earlier kickoff of the run is not said again.
     """
 
-    def __init__(self, definition: Runnable[R], request: Request) -> None:
+    def __init__(self, definition: Runnable[R], begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
         self._of_crew: tuple[Any, ...] | None = getattr(definition, "tasks", None)
         self._tasks = dict[str, _Task]()
         self._chunks = list[StreamChunk]()
-        super().__init__(partial(engine.submit, definition, request, "kickoff"), request.progress)
+        super().__init__(begin, progress)
 
     def __iter__(self) -> Iterator[StreamChunk]:  # type: ignore[override]  # other items than those of a RunStream
         return super().__iter__()  # type: ignore[return-value]  # see `_item_in`
@@ -165,3 +189,21 @@ class StreamingOutput(RunStream[R]):
         number = next((n for n, one in enumerate(self._of_crew or ()) if one is event.source), 0)
         address = event.address or ""
         self._tasks[address] = _Task(number, event.task_name or event.description, address)
+
+
+class StreamingOutputs(list[StreamingOutput[R] | Exception]):
+    """What `kickoff_for_each` returns with `stream=True`: a stream for each of the inputs, all of which have ended.
+
+    `async for` gives the chunks of all. With `return_exceptions`, a failure is in the place of its stream.
+    """
+
+    @property
+    def results(self) -> list[R | Exception]:
+        """The results, in the order of the inputs."""
+        return [one if isinstance(one, Exception) else one.result for one in self]
+
+    async def __aiter__(self) -> AsyncIterator[StreamChunk]:
+        for stream in self:
+            if not isinstance(stream, Exception):
+                async for chunk in stream:
+                    yield chunk

@@ -170,6 +170,15 @@ class RunHandle(Generic[R]):
         return named(self._name, self.run_id)
 
 
+class AwaitedHandle(RunHandle[R]):
+    """The handle of a kickoff that somebody else waits for, such as a step of another run: `ended` gets its result."""
+
+    def __init__(self, name: str, progress: Progress, ended: futures.Future[R]) -> None:
+        self._name, self._progress, self._given, self._how_to_go_on = name, progress, "", str
+        self._end, self._cuttable, self._process, self._future = _End(), Cuttable(), os.getpid(), ended
+        self._unasked = weakref.finalize(self, self._end.tell_failure)
+
+
 async def _run(cuttable: Cuttable, kickoff: Callable[[], Awaitable[R]], progress: Progress, given: str) -> R:
     try:
         return await cuttable.run(kickoff)

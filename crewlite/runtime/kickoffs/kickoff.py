@@ -180,10 +180,12 @@ async def inside(scope: StepScope, root: Root[T], request: Request, step: Step[T
                 step,
                 checkpoint=step.checkpoint if root.setting is None else root.setting,
                 auto_approve=request.auto_approve,
+                streamed=request.streamed,
             )
         )
         if not own:
-            request.progress.run_id, request.progress.address = scope.run.run_id, part_of.address or ""
+            progress, run = request.progress, scope.run
+            progress.run_id, progress.branch, progress.address = run.run_id, run.branch, part_of.address or ""
         return await scope.as_task(part_of)
 
     journal = scope.run.journal

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from crewlite.concurrency import background
@@ -15,6 +15,7 @@ from crewlite.concurrency.permits import width
 from crewlite.definitions.definition import check_inputs, in_use
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended, add_note
 from crewlite.kinds import Kind
+from crewlite.lazy import lazy
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Progress, Request
@@ -25,6 +26,11 @@ from crewlite.texts.resuming import in_shell
 from crewlite.texts.secrets import Secrets
 from crewlite.texts.tracebacks import INTERRUPTED
 from crewlite.texts.wording import cut
+
+if TYPE_CHECKING:
+    from crewlite.runtime.kickoffs import chunks
+else:
+    chunks = lazy("crewlite.runtime.kickoffs.chunks")  # only for definitions with stream=True
 
 R = TypeVar("R")
 _SHOWN = 200  # characters of the inputs that a note shows
@@ -75,16 +81,18 @@ async def akickoff_for_each(
     """Kick off the definition once for each of `inputs`, at most `max_concurrency` at once; return results in order.
 
     When all have ended, raises the first failure in this order, with a note that names its inputs. With
-    `return_exceptions`, returns the failures in the places of their results instead.
+    `return_exceptions`, returns the failures in the places of their results instead. With `stream=True` of the
+    definition, the results are StreamingOutputs, whose chunks can be read when all have ended.
 
     `begun`: a list that gets the progress of the first run, and of each run that is interrupted in a call which may
     have taken effect: the advice after an interrupt needs these.
     """
     _check(definition, inputs, max_concurrency)
     name, all_inputs = None if run_id is None else as_run_id(run_id), list(inputs)
+    same: Any = {"auto_approve": auto_approve, "wait": wait, "streamed": definition.as_request().streamed}
 
     def request_for(number: int) -> Request:
-        return Request(all_inputs[number], f"{name}.{number}" if name else None, auto_approve=auto_approve, wait=wait)
+        return Request(all_inputs[number], f"{name}.{number}" if name else None, **same)
 
     for each in all_inputs:  # raises before the first run begins
         check_inputs(each)
@@ -100,7 +108,7 @@ async def akickoff_for_each(
         try:
             root = root or definition.as_root(request)
             with _progress_kept(begun, request.progress):
-                results[number] = await kickoff(definition, request, root)
+                results[number] = await _kicked_off(definition, request, root)
         except Exception as error:  # raised, or returned, when all have ended
             shown = cut(Secrets.of(*definition.secret_sources()).mask(repr(request.inputs)), _SHOWN)
             add_note(error, f"kickoff_for_each: this was inputs[{number}] of {len(all_inputs)}: {shown}")
@@ -118,7 +126,18 @@ async def akickoff_for_each(
         if not return_exceptions or not isinstance(error, Exception):
             raise error
     ended = results | failures
-    return [ended[number] for number in range(len(all_inputs))]
+    listed: Any = chunks.StreamingOutputs if same["streamed"] else list
+    in_order: list[R | Exception] = listed(ended[number] for number in range(len(all_inputs)))
+    return in_order
+
+
+async def _kicked_off(definition: Runnable[R], request: Request, root: Root[Any]) -> R | chunks.StreamingOutput[R]:
+    """Kick off one, and return its result; with stream=True, the stream that has it."""
+    if not request.streamed:
+        return await kickoff(definition, request, root)
+    with chunks.heard(definition, request) as (stream, end):
+        end(await kickoff(definition, request, root))
+    return stream
 
 
 @contextlib.contextmanager
@@ -159,12 +178,6 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
         raise ConfigError(
             f"This {kind} is bound to one run, but kickoff_for_each starts several: "
             f"call {kind}.bound_to(None).kickoff_for_each(...)"
-        )
-    if definition.as_request().streamed:
-        kind = definition.run_kind
-        raise ConfigError(
-            f"This {kind} has stream=True, but kickoff_for_each returns results: call {kind}.kickoff(...) for each of "
-            f"the inputs, which returns a stream, or {kind}.with_(stream=False).kickoff_for_each(...)"
         )
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
         found = "one set of inputs" if isinstance(inputs, Mapping) else repr(inputs)

@@ -162,14 +162,14 @@ class Runnable(ABC, Generic[R]):
         """
         with shortened():
             request = _kickoff_request(self, *args, **kwargs)
-            result: R_co = chunks.begun(self, request) if request.streamed else engine.kickoff_here(self, request)
+            result: R_co = (chunks.begun if request.streamed else engine.kickoff_here)(self, request)
         return result
 
     async def akickoff(self: KickoffTypes[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run `kickoff` from code on an event loop: await it there."""
         with shortened():
             request = _kickoff_request(self, *args, **kwargs)
-            result: R_co = chunks.begun(self, request) if request.streamed else await engine.kickoff(self, request)
+            result: R_co = await (chunks.abegun if request.streamed else engine.kickoff)(self, request)
         return result
 
     kickoff_async = akickoff

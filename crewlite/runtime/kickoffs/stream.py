@@ -193,8 +193,11 @@ def _is_aside(address: str | None) -> bool:
 
 
 def _hear(progress: Progress, unread: _UnreadEvents, source: object, event: BaseEvent) -> None:
-    """Store an event if it belongs to this run: other runs in the process emit events at the same time."""
-    if event.run_id is not None and (event.run_id, event.branch) == (progress.run_id, progress.branch):
+    """Store an event if it belongs to this kickoff: others in the process emit events at the same time."""
+    if event.run_id is None or (event.run_id, event.branch) != (progress.run_id, progress.branch):
+        return
+    step, at = progress.address, event.address or ""
+    if not step or step in (at, *outers(at)):
         unread.put(event)
 
 

@@ -61,6 +61,7 @@ class Inherited(NamedTuple):
     """The number of the latest commit that an enclosing step reacts to; 0 for none."""
     slots: Slots | None = None
     """The slots that the step holds under limits, or else those of the nearest enclosing step that has limits."""
+    streamed: bool = False  # see `durable.Scope`
 
     def inside(self, step: Step[Any], budgets: tuple[HeldBudget, ...] = (), slots: Slots | None = None) -> Inherited:
         """Return what a child step, with these budgets and slots of its own, hands down."""
@@ -79,6 +80,7 @@ class Inherited(NamedTuple):
             self.auto_approve if step.auto_approve is None else step.auto_approve,
             self.after if step.after is None else max(self.after, step.after),
             slots or self.slots,
+            self.streamed or step.streamed,
         )
 
 
@@ -111,7 +113,7 @@ class Frame(Scope):
         """Where the events that this attempt announces come from."""
         self.address = address = origin.address
         self.inherited = inherited or Inherited(
-            run.mode, guards=run.guards, budgets=run.enclosing, auto_approve=run.record.auto_approve
+            run.mode, (), None, run.guards, run.enclosing, run.record.auto_approve, streamed=run.streamed
         )
         prefix = prefix_inside(address, attempt)
         self.children = Children(prefix, run.earlier.ended_inside.get(prefix, ()))

@@ -58,7 +58,7 @@ class StepScope(Frame):
     @property
     def streamed(self) -> bool:
         """See `durable.Scope`."""
-        return self.run.streamed
+        return self.inherited.streamed
 
     def reserve_address(self, kind: str, name: str | None = None, once: codec.Json = None) -> str:
         """See `durable.Scope`."""
