@@ -140,8 +140,7 @@ class Runner:
         if progress.unsettled and not self._instead:
             return self._placed().to_settle(self._ref() or "RUN", progress.unsettled)
         where = "" if sys.stderr.isatty() else f", in {os.getcwd()}"  # for whoever reads it in the log of a timer
-        late = isinstance(error, errors.AnswerTimeout) and progress.again
-        then = " then" if late or isinstance(error, errors.RunMismatch) else ""  # after the change that it asks for
+        then = " then" if progress.asks_again or isinstance(error, errors.RunMismatch) else ""  # after a change
         return f"To go on{then}{where}: {self._line_on()}"
 
     def _line_on(self, *words: str) -> str:
@@ -172,10 +171,9 @@ class Runner:
             ):
                 text = without_advice(text).rstrip()
                 text = f"{text} {'' if text.endswith('.') else '- '}{self._way_on(error)}"
-                late = isinstance(error, errors.AnswerTimeout)
-                if self.progress.again and (late or not isinstance(error, errors.CrewliteError)) and not self._instead:
+                if self.progress.again and not self._instead:
                     again = self._placed().line("fork", self._ref() or "RUN", *self.progress.again)
-                    text = f"{text} - to {'ask' if late else 'run a recorded step'} again: {again}"
+                    text += f" - to {'ask' if self.progress.asks_again else 'run a recorded step'} again: {again}"
         self._tell_error(code if isinstance(code, str) else "failed", text)
         if isinstance(error, errors.InDoubt | errors.BudgetExceeded):
             return Failed(text, code=WAITS)

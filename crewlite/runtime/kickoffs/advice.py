@@ -95,7 +95,7 @@ def note_way_on(error: BaseException, kind: str, request: Request) -> None:
     again = {None: "", 0: " The next kickoff begins anew.", 1: " It is not run again."}
     then = again.get(done, " They are not run again.")
     aim = "To try again" if done == 0 else "To go on"
-    caught = " once the flow catches this" if isinstance(error, AnswerTimeout) and progress.again else ""
+    caught = " once the flow catches this" if progress.asks_again else ""
     way = request.how_to_go_on(kind, aim + caught)
     note = f"{RECORDED}{steps}run {progress.run_id!r} in {progress.location}.{then}\n{way}"
     add_note(error, note, in_place_of=RECORDED)
@@ -105,11 +105,10 @@ def note_answered(error: Exception, kind: str, run: Run, progress: Progress) -> 
     """Add a note to an error of the user's code: how to rerun a step that keeps its outcome though its code changed."""
     late = isinstance(error, AnswerTimeout)
     answered = _unanswered(run.record) if late else _answered_before(kind, run)
-    told = AnswerTimeout | StepRaised | Redacted
-    if not answered or (isinstance(error, CrewliteError) and not isinstance(error, told)):
+    if not answered or (isinstance(error, CrewliteError) and not (late or isinstance(error, StepRaised | Redacted))):
         return
     ref = branch_ref(run.run_id, run.branch)
-    again, progress.again = to_run_again(kind, ref, run.record, answered[-1:])
+    progress.asks_again, (again, progress.again) = late, to_run_again(kind, ref, run.record, answered[-1:])
     if kinds.of(kind) is kinds.TRIAL:
         again = "begin another trial, with another run_id"
     note = (

@@ -93,6 +93,8 @@ class Progress:
     again: tuple[str, ...] = ()
     """If the user's code failed after a step that answered from the record: the arguments of `crewlite checkpoint fork
     REF` for running this step again."""
+    asks_again: bool = False
+    """Whether this step is a question that nobody answered in time: the error of the user's code."""
     found_again: bool = False
     """Whether an equal kickoff would continue the run, as it names the run or a search finds it."""
     cancelled: bool = False
