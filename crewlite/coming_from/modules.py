@@ -15,17 +15,13 @@ from typing import Any, cast
 from crewlite.coming_from import PAGE, missing_import, missing_module
 
 _EVENTS = {"*": "crewlite.events"}
-_FILES = "crewlite.knowledge.sources:FileKnowledgeSource"
+_KINDS_OF_SOURCES = ("base", "base_file", "crew_docling", "csv", "excel", "json", "pdf", "string", "text_file")
+_FAMILIES_OF_EVENTS = ("agent", "crew", "flow", "knowledge", "llm", "llm_guardrail", "reasoning", "task", "tool_usage")
+_OF_FILES = ("BaseFile", "CSV", "CrewDocling", "Excel", "JSON", "PDF", "TextFile")
 _SOURCES = {
-    "BaseFileKnowledgeSource": _FILES,
     "BaseKnowledgeSource": "crewlite.knowledge.sources:KnowledgeSource",
-    "CSVKnowledgeSource": _FILES,
-    "CrewDoclingSource": _FILES,
-    "ExcelKnowledgeSource": _FILES,
-    "JSONKnowledgeSource": _FILES,
-    "PDFKnowledgeSource": _FILES,
     "StringKnowledgeSource": "crewlite.knowledge.sources",
-    "TextFileKnowledgeSource": _FILES,
+    **{f"{kind}KnowledgeSource": "crewlite.knowledge.sources:FileKnowledgeSource" for kind in _OF_FILES},
 }
 _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.agent.planning_config": {"PlanningConfig": "crewlite.agent.agent"},
@@ -53,15 +49,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.flow.human_feedback": {"HumanFeedbackResult": "crewlite.flow", "human_feedback": "crewlite.flow"},
     "crewlite.knowledge.knowledge_config": {"KnowledgeConfig": "crewlite.knowledge.knowledge"},
     "crewlite.knowledge.source": _SOURCES,
-    "crewlite.knowledge.source.base_knowledge_source": _SOURCES,
-    "crewlite.knowledge.source.base_file_knowledge_source": _SOURCES,
-    "crewlite.knowledge.source.crew_docling_source": _SOURCES,
-    "crewlite.knowledge.source.csv_knowledge_source": _SOURCES,
-    "crewlite.knowledge.source.excel_knowledge_source": _SOURCES,
-    "crewlite.knowledge.source.json_knowledge_source": _SOURCES,
-    "crewlite.knowledge.source.pdf_knowledge_source": _SOURCES,
-    "crewlite.knowledge.source.string_knowledge_source": _SOURCES,
-    "crewlite.knowledge.source.text_file_knowledge_source": _SOURCES,
+    **{f"crewlite.knowledge.source.{kind}_knowledge_source": _SOURCES for kind in _KINDS_OF_SOURCES},
     "crewlite.lite_agent": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.lite_agent_output": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.llms": {"BaseLLM": "crewlite.llm.base"},
@@ -92,21 +80,13 @@ _PATHS: dict[str, Mapping[str, str]] = {
     },
     "crewlite.types.usage_metrics": {"UsageMetrics": "crewlite.usage:Usage"},
     "crewlite.utilities.events": _EVENTS,
-    "crewlite.utilities.events.agent_events": _EVENTS,
+    **{f"crewlite.utilities.events.{family}_events": _EVENTS for family in _FAMILIES_OF_EVENTS},
     "crewlite.utilities.events.base_event_listener": {"BaseEventListener": "crewlite.events.event_bus"},
     "crewlite.utilities.events.base_events": {"BaseEvent": "crewlite.events.base"},
-    "crewlite.utilities.events.crew_events": _EVENTS,
     "crewlite.utilities.events.crewai_event_bus": {
         "CrewAIEventsBus": "crewlite.events.event_bus",
         "crewai_event_bus": "crewlite.events.event_bus",
     },
-    "crewlite.utilities.events.flow_events": _EVENTS,
-    "crewlite.utilities.events.knowledge_events": _EVENTS,
-    "crewlite.utilities.events.llm_events": _EVENTS,
-    "crewlite.utilities.events.llm_guardrail_events": _EVENTS,
-    "crewlite.utilities.events.reasoning_events": _EVENTS,
-    "crewlite.utilities.events.task_events": _EVENTS,
-    "crewlite.utilities.events.tool_usage_events": _EVENTS,
     "crewlite.utilities.types": {"LLMMessage": "crewlite.llm.base:Message"},
 }
 
