@@ -322,7 +322,7 @@ def check_inputs(inputs: object) -> None:
 
 def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
     """Return the given fields, those in a `config` included, without accepted settings of CrewAI that do nothing."""
-    given = _by_field(cls, _configured(cls, given))
+    given = _by_field(cls, given)
     others = {name: value for name, value in given.items() if name not in cls.model_fields}
     own = {
         name: value
@@ -332,10 +332,6 @@ def _wanted_of(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
     if not others:
         return own
     return own | without_accepted(classes_of(cls), others)
-
-
-def _by_field(cls: type[BaseModel], given: dict[str, Any]) -> dict[str, Any]:
-    return {_field_given_as(cls, name): value for name, value in given.items()}
 
 
 def _field_given_as(cls: type[BaseModel], name: str) -> str:
@@ -350,19 +346,19 @@ def _means_default(cls: type[Described], name: str) -> bool:
     return issubclass(cls, Definition) and not field.is_required() and NoneType not in get_args(field.annotation)
 
 
-def _configured(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the given fields, with those in a `config` in its place: a field that is given itself wins."""
-    if "config" not in cls.model_fields or "config" not in given:
-        return given
-    config = given["config"]
-    given = {name: value for name, value in given.items() if name != "config"}
-    if config is None:
-        return given
-    if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
-        raise ConfigError(f"{cls.__name__}: config is {what_is(config)}; wanted a mapping of field names to values")
-    resolved = getattr(config, "resolved", None)
-    fields = resolved({name for name, value in given.items() if value is not None}) if resolved else config
-    return {**fields, **{name: value for name, value in given.items() if value is not None or name not in fields}}
+def _by_field(cls: type[Described], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the given values by field, with those in a `config` in its place: a field that is given itself wins."""
+    fields: Mapping[str, Any] = {}
+    if "config" in cls.model_fields and "config" in given:
+        config, given = given["config"], {name: value for name, value in given.items() if name != "config"}
+        if config is not None:
+            if not isinstance(config, Mapping) or not all(isinstance(name, str) for name in config):
+                found = what_is(config)
+                raise ConfigError(f"{cls.__name__}: config is {found}; wanted a mapping of field names to values")
+            resolved = getattr(config, "resolved", None)
+            fields = resolved({name for name, value in given.items() if value is not None}) if resolved else config
+    own = {name: value for name, value in given.items() if value is not None or name not in fields}
+    return {_field_given_as(cls, name): value for name, value in {**fields, **own}.items()}
 
 
 def _cannot_be_set(cls: type[BaseModel], name: str) -> str:
@@ -386,7 +382,7 @@ def _made_of(definition: D, changes: dict[str, Any]) -> D:
     """Build a copy of a definition with these fields changed. Raises ConfigError for bad values."""
     cls = type(definition)
     given = {name: getattr(definition, name) for name in definition.model_fields_set}
-    given |= _by_field(cls, _configured(cls, changes))
+    given |= _by_field(cls, changes)
     made = cls.__new__(cls)
     try:  # not through the constructor, which a subclass of the user may have changed
         cls.__pydantic_validator__.validate_python(given, self_instance=made)

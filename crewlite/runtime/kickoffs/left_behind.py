@@ -104,11 +104,8 @@ def _recorded(progress: Progress) -> Record:
 @atexit.register
 def _warn() -> None:
     """Warn of the runs that have not ended. Called before the background loop halts."""
-    if left := [sentence for left_behind in [*_submitted.values()] if (sentence := left_behind())]:
-        log.warning(
-            "This program ends before %s that it has submitted: wait for the result() of a handle to prevent that. %s",
-            number_of(len(left), "run"),
-            "; ".join(left),
-        )
-    if left := [sentence for left_behind in [*_awaited.values()] if (sentence := left_behind())]:
-        log.warning("This program ends before %s that it awaits. %s", number_of(len(left), "run"), "; ".join(left))
+    waited = "it has submitted: wait for the result() of a handle to prevent that"
+    for how, runs in ((waited, _submitted), ("it awaits", _awaited)):
+        if left := [sentence for left_behind in [*runs.values()] if (sentence := left_behind())]:
+            said = "This program ends before %s that %s. %s"
+            log.warning(said, number_of(len(left), "run"), how, "; ".join(left))
