@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from crewlite import durable, events, kinds
 from crewlite.agent.guardrail import Guardrail, LLMGuardrail, rule_of
 from crewlite.agent.loop import Answer, Work, answer_as, work
-from crewlite.agent.shape import PROMPTS, Misshapen, Shape, wanted
+from crewlite.agent.shape import PROMPTS, Misshapen
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError, GuardrailFailed
@@ -142,12 +142,12 @@ class _Check:
     async def _judged(self, rule: str) -> list[Any]:
         """Have a model judge the answer by a rule, and return its verdict."""
         own = self.guard.guardrail.llm if isinstance(self.guard.guardrail, LLMGuardrail) else None
-        shape, role, verbose = Shape(_Judgement), "Guardrail", self.job.persona.agent.verbose
+        role, verbose = "Guardrail", self.job.persona.agent.verbose
         llm = resolve_llm([own, self.job.persona.llm], agent=role)
         answer = templates.marked("answer", self.answer.text)
-        prompt = templates.render(PROMPTS, "judge.j2", answer=answer, rule=rule, shape=wanted(shape))
+        prompt = templates.render(PROMPTS, "judge.j2", answer=answer, rule=rule)
         messages, title = [{"role": "user", "content": prompt}], f"guardrail {rule!r} of {self.job.title}"
-        said: _Judgement = await answer_as(shape, llm, messages, role=role, title=title, verbose=verbose)
+        said = await answer_as(_Judgement, llm, messages, role=role, title=title, verbose=verbose)
         return [True, None] if said.valid else [False, said.feedback.strip() or f"It does not meet the rule: {rule}"]
 
     def _read(self, made: object) -> list[Any]:

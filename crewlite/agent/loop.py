@@ -10,7 +10,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
@@ -18,7 +18,7 @@ from crewlite import durable, events
 from crewlite.agent.agent import Agent
 from crewlite.agent.approval import make
 from crewlite.agent.persona import Persona
-from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text
+from crewlite.agent.shape import PROMPTS, Misshapen, Shape, schema_text, wanted
 from crewlite.agent.steps import AgentAction, AgentFinish
 from crewlite.agent.summary import summarised
 from crewlite.encoding import codec
@@ -35,6 +35,7 @@ from crewlite.tools.plan import plan_calls
 from crewlite.tools.result import shortened
 from crewlite.tools.toolbox import Toolbox
 
+M = TypeVar("M", bound=BaseModel)
 _TRIES = 3  # answers, before one that does not fit is given up
 _OF_A_FORM = 5  # replies that an answer of `answer_as` may take
 
@@ -112,16 +113,19 @@ async def work(job: Work, talk: list[Message] | None = None) -> Answer:
 
 
 async def answer_as(
-    shape: Shape, llm: BaseLLM, messages: Sequence[Message], *, role: str, title: str, verbose: bool
-) -> Any:
-    """Return the answer of the model as an instance of the class of `shape`. `title` names the work in errors.
+    form: type[M], llm: BaseLLM, messages: Sequence[Message], *, role: str, title: str, verbose: bool, at: int = -1
+) -> M:
+    """Return the answer of the model as an instance of the class `form`. `title` names the work in errors.
 
-    The messages tell the model of the schema. Raises MaxIterations, OutputInvalid, and what the model raises.
+    The message number `at` is made to tell of the schema. Raises MaxIterations, OutputInvalid, and what the model
+    raises.
     """
+    shape, asked = Shape(form), list(messages)
+    asked[at] = {**asked[at], "content": f"{asked[at]['content']}\n\n{wanted(shape)}"}
     agent = Agent(role=role, goal=title, max_iter=_OF_A_FORM, verbose=verbose)
     persona = Persona(agent, llm, agent.role, agent.goal, agent.backstory)
-    answer = await work(Work(persona, tuple(messages), shape=shape, title=title))
-    assert isinstance(answer.value, shape.model)
+    answer = await work(Work(persona, tuple(asked), shape=shape, title=title))
+    assert isinstance(answer.value, form)
     return answer.value
 
 

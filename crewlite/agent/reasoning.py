@@ -14,8 +14,8 @@ from pydantic import BaseModel, Field
 
 from crewlite import durable, events, kinds
 from crewlite.agent.agent import PlanningConfig
-from crewlite.agent.loop import Work, answer_as, work
-from crewlite.agent.shape import PROMPTS, Shape, wanted
+from crewlite.agent.loop import M, Work, answer_as, work
+from crewlite.agent.shape import PROMPTS
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.events.family import FamilyEvents
@@ -123,8 +123,7 @@ class _Planning:
         async def act() -> Plan:
             tools = [tool.name for tool in self.job.tools]
             more = {"reason": reason, "refine": refine, "tools": tools, "most": self.most}
-            plan: Plan = await self.ask("plan.j2", Plan, **more)
-            return plan
+            return await self.ask("plan.j2", Plan, **more)
 
         def plan_fields(plan: Plan) -> dict[str, Any]:
             steps = "\n".join(f"{number}. {step}" for number, step in enumerate(plan.steps, 1))
@@ -134,12 +133,12 @@ class _Planning:
         about = {"agent_role": who.role, "attempt": attempt}
         return _step(kinds.REASONING, act, Plan, FamilyEvents(who.agent, _REASONING, about, of_outcome=plan_fields))
 
-    async def ask(self, prompt: str, model: type[Any], **values: Any) -> Any:
-        """Ask the agent's model for data of the pydantic class `model`, and return it."""
-        who, shape, title = self.job.persona, Shape(model), f"plan of {self.job.title}"
-        asked = templates.render(PROMPTS, prompt, shape=wanted(shape), **values)
+    async def ask(self, prompt: str, form: type[M], **values: Any) -> M:
+        """Ask the agent's model for data of the pydantic class `form`, and return it."""
+        who, title = self.job.persona, f"plan of {self.job.title}"
+        asked = templates.render(PROMPTS, prompt, **values)
         messages = (*self.talk, {"role": "user", "content": asked, "name": REMINDER})
-        return await answer_as(shape, who.llm, messages, role=who.role, title=title, verbose=who.agent.verbose)
+        return await answer_as(form, who.llm, messages, role=who.role, title=title, verbose=who.agent.verbose)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ class _Look:
         return _step(kinds.OBSERVATION, self._seen, Observation, step_events)
 
     async def _seen(self) -> Observation:
-        seen: Observation = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)
+        seen = await self.planning.ask("observe.j2", Observation, step=self.step_text, left=self.left)
         if follows := self.follows(seen):
             agent, (event, fields) = self.planning.job.persona.agent, follows
             about = {"agent_role": self.planning.job.persona.role, "step_number": self.number, **fields}

@@ -12,7 +12,6 @@ from pydantic import BaseModel, Field
 from crewlite import durable, kinds
 from crewlite.agent.loop import answer_as
 from crewlite.agent.opening import with_recovery
-from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.durable import Step
 from crewlite.encoding import codec
@@ -65,14 +64,11 @@ def plan_step(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask], *, address:
 
 
 async def _asked(crew: Crew, llm: BaseLLM, tasks: Sequence[FilledTask]) -> CrewPlan:
-    shape = Shape(CrewPlan)
-    shown = templates.render(_PROMPTS, "planner.j2"), wanted(shape)
+    system: Message = {"role": "system", "content": templates.render(_PROMPTS, "planner.j2")}
     user: Message = {"role": "user", "content": templates.render(_PROMPTS, "plan.j2", tasks=tasks)}
     messages = with_recovery([user], (), durable.scope().recovery())
-    opening = ({"role": "system", "content": "\n\n".join(shown)}, *messages)
-    title = f"plan of crew {crew.name!r}"
-    plan: CrewPlan = await answer_as(shape, llm, opening, role="Crew Planner", title=title, verbose=crew.verbose)
-    return plan
+    who, title = "Crew Planner", f"plan of crew {crew.name!r}"
+    return await answer_as(CrewPlan, llm, [system, *messages], role=who, title=title, verbose=crew.verbose, at=0)
 
 
 def planned(texts: Sequence[str], number: int) -> list[ContextItem]:

@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from crewlite import durable, events, kinds
 from crewlite.agent.loop import answer_as
-from crewlite.agent.shape import Shape, wanted
 from crewlite.crew.crew import Crew
 from crewlite.crew.output import CrewOutput
 from crewlite.definitions.definition import Definition
@@ -135,15 +134,13 @@ class Judge(Generic[B]):
 
     async def _asked(self, asked: Mapping[str, Any]) -> B:
         """Ask the model. `asked`: values for the prompt."""
-        shape, (who, what) = Shape(self.shape), self.prompts
-        system = templates.render(_PROMPTS, who), wanted(shape)
+        who, what = self.prompts
         opening = (
-            {"role": "system", "content": "\n\n".join(system)},
+            {"role": "system", "content": templates.render(_PROMPTS, who)},
             {"role": "user", "content": templates.render(_PROMPTS, what, **asked)},
         )
         title, verbose = f"{self.role} of crew {self.crew.name!r}", self.crew.verbose
-        answer: B = await answer_as(shape, self.llm, opening, role=self.role, title=title, verbose=verbose)
-        return answer
+        return await answer_as(self.shape, self.llm, opening, role=self.role, title=title, verbose=verbose, at=0)
 
 
 def check_iterations(verb: str, count: object) -> None:

@@ -15,7 +15,6 @@ from pydantic import create_model
 
 from crewlite import durable, kinds
 from crewlite.agent.loop import answer_as
-from crewlite.agent.shape import Shape, wanted
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.encoding.comparable import comparable
@@ -100,7 +99,7 @@ def _step(flow: Flow[Any], name: str, does: Any, question: Any, given: object = 
 
 async def _sorted(flow: Flow[Any], feedback: Feedback, name: str, said: str) -> str:
     """Have the model say which outcome an answer means. Raises OutputInvalid if it names none, three times."""
-    shape = Shape(create_model("Outcome", outcome=(cast(Any, Literal[feedback.emit]), ...)))
+    form = create_model("Outcome", outcome=(cast(Any, Literal[feedback.emit]), ...))
     role, title = "Feedback", f"the outcome of the feedback on {name!r}"
     prompt = templates.render(
         "crewlite.flow",
@@ -108,8 +107,7 @@ async def _sorted(flow: Flow[Any], feedback: Feedback, name: str, said: str) -> 
         message=feedback.message,
         answer=templates.marked("answer", said),
         outcomes=", ".join(feedback.emit),
-        shape=wanted(shape),
     )
     llm, messages = resolve_llm([feedback.llm], agent=role), [{"role": "user", "content": prompt}]
-    found = await answer_as(shape, llm, messages, role=role, title=title, verbose=flow.verbose)
+    found: Any = await answer_as(form, llm, messages, role=role, title=title, verbose=flow.verbose)
     return str(found.outcome)
