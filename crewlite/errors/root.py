@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import takewhile
 from typing import ClassVar
 
 from crewlite.coming_from.settings import same_here
-from crewlite.texts.wording import without_middle
+from crewlite.texts.wording import common_start, without_middle
 
 _SHORT, _LONG = 3, 7
 """The letters from which one, and from which two, typing errors in a word are likely."""
@@ -72,7 +71,7 @@ def _is_word(one: str, other: str) -> bool:
     """Return whether two words differ by typing errors, or by their endings alone."""
     if one == other or _has_few_errors(one, other):
         return True
-    begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    begin = common_start(one, other)
     return begin >= _STEM and (begin in (len(one), len(other)) or max(len(one), len(other)) - begin <= _ENDING)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 _SPACES = frozenset(map(chr, (0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
 """Spaces of all languages (Unicode's Zs), but for the usual one."""
@@ -34,6 +35,11 @@ def cut(text: str, most: int) -> str:
     'ebb…'
     """
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def common_start(one: Sequence[object], other: Sequence[object]) -> int:
+    """Return how many items at the start of both are equal."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def without_middle(text: str) -> str:

@@ -16,7 +16,8 @@ from typing import NamedTuple, Protocol
 
 from crewlite.flow.classes.conditions import Condition
 from crewlite.flow.classes.graph import Graph
-from crewlite.flow.classes.rounds import Path, Round, Way, shared
+from crewlite.flow.classes.rounds import Path, Round, Way
+from crewlite.texts.wording import common_start
 
 
 @dataclass(slots=True, eq=False)
@@ -106,13 +107,13 @@ def _gate(condition: Condition, graph: Graph, path: Path, listener: str | None) 
         return _Name(names, graph, path, listener)
     if condition.how == "or":
         around = _around(names, graph)
-        common = around[0][: min(shared(around[0], other) for other in around)] if around else ()
-        if len(common) > shared(common, path):  # all methods of the `or_` share a cycle that the listener is not in
+        common = around[0][: min(common_start(around[0], other) for other in around)] if around else ()
+        if len(common) > common_start(common, path):  # all methods of the `or_` share a cycle, without the listener
             parts = [_gate(part, graph, common, None) for part in condition.parts]
             return _Or(names, parts, graph.cycles.way(common, path, listener))
         return _Or(names, [_gate(part, graph, path, listener) for part in condition.parts], Way(len(path), False, ()))
     parts = [_gate(part, graph, path, listener) for part in condition.parts]
-    depths = [max((shared(one, path) for one in _around(part.names, graph)), default=0) for part in parts]
+    depths = [max((common_start(one, path) for one in _around(part.names, graph)), default=0) for part in parts]
     inner = max(depths)
     pairs = zip(parts, depths, strict=True)
     return _And(names, [part if depth == inner else _Before(part.names, part, depth) for part, depth in pairs], path)

@@ -13,6 +13,8 @@ from graphlib import TopologicalSorter
 from itertools import groupby
 from typing import NamedTuple
 
+from crewlite.texts.wording import common_start
+
 Path = tuple[str, ...]
 """The cycles around a method, outermost first, each named after a method that begins its rounds, or ends them."""
 Round = tuple[int, ...]
@@ -85,7 +87,7 @@ class Cycles(NamedTuple):
         `listener`: the method that starts; None for a part of a condition, which begins no round. `by`: the method
         whose end starts it.
         """
-        both = shared(path, to)
+        both = common_start(path, to)
         begins = 0 < both == len(to) and listener in self.beginning
         ends = 0 < both == len(path) and listener is not None and by in self.ending
         return Way(both, begins or ends, (1,) * (len(to) - both))
@@ -113,16 +115,6 @@ class Cycles(NamedTuple):
         for name in TopologicalSorter(before).static_order():
             found[name] = 1 + max((found[one] for one in before[name]), default=0)
         return found
-
-
-def shared(one: Path, other: Path) -> int:
-    """Return how many of the outermost cycles are the same in two paths."""
-    count = 0
-    for mine, its in zip(one, other, strict=False):
-        if mine != its:
-            break
-        count += 1
-    return count
 
 
 class _Graph:

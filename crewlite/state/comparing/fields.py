@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Literal
 
 from crewlite.encoding.codec import Json, digest
@@ -17,6 +16,7 @@ from crewlite.state.format.operations import items_in, without_items
 from crewlite.state.format.record import Record
 from crewlite.state.format.turns import ID
 from crewlite.state.reading.shown import as_text, plain
+from crewlite.texts.wording import common_start
 
 _CONTEXT = 2  # unchanged lines that are shown around a change
 _MATCHED = 40_000  # pairs of lines that are compared with each other; beyond that the lines count as replaced
@@ -137,8 +137,8 @@ def _marked(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
 
 def _hunks(old: Sequence[str], new: Sequence[str]) -> list[list[tuple[str, int, int, int, int]]]:
     """Return the changes in groups of difflib opcodes: (tag, start and end in `old`, start and end in `new`)."""
-    head = _same(old, new)
-    tail = _same(old[head:][::-1], new[head:][::-1])
+    head = common_start(old, new)
+    tail = common_start(old[head:][::-1], new[head:][::-1])
     a, b, start, after = len(old) - tail, len(new) - tail, max(0, head - _CONTEXT), min(tail, _CONTEXT)
     pairs = (a - head) * (b - head)
     if pairs <= 1 or pairs > _MATCHED:
@@ -153,11 +153,6 @@ def _hunks(old: Sequence[str], new: Sequence[str]) -> list[list[tuple[str, int, 
         [(tag, i + start, i_end + start, j + start, j_end + start) for tag, i, i_end, j, j_end in group]
         for group in found.get_grouped_opcodes(_CONTEXT)
     ]
-
-
-def _same(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return how many lines at the beginning of both are equal."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _span(start: int, end: int) -> str:
