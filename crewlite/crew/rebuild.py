@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from crewlite.agent.agent import Agent
 from crewlite.crew.crew import Crew
 from crewlite.encoding.codec import JsonObject
+from crewlite.runtime.kickoffs.facts import told_apart
 from crewlite.runtime.kickoffs.rebuild import Draft, Found, Rebuild, find
 from crewlite.runtime.kickoffs.request import Bind, FromCheckpoint
 from crewlite.task.task import ConditionalTask, Task
@@ -21,7 +22,8 @@ def rebuilt(cls: type[C], source: FromCheckpoint, bind: Bind) -> C:
     agents, tasks = _listed(found, "agents"), _listed(found, "tasks")
     rebuild = Rebuild(found)
     crew = rebuild.draft(found.definition, cls, (), ("kind", "agents", "tasks", "manager", "manager_agent"))
-    people = [rebuild.draft(fact, Agent, ("agents", name)) for fact, name in zip(agents, _names(agents), strict=True)]
+    names = told_apart(str(fact.get("role")) for fact in agents)
+    people = [rebuild.draft(fact, Agent, ("agents", name)) for fact, name in zip(agents, names, strict=True)]
     work = [
         rebuild.draft(fact, _kind(fact), ("tasks", _label(found, fact)), ("address", "agent", "context"))
         for fact in tasks
@@ -65,19 +67,6 @@ def _listed(found: Found, name: str) -> list[JsonObject]:
     if not isinstance(listed, list) or not all(isinstance(fact, dict) for fact in listed):
         raise found.damaged(f"it has no list of {name}")
     return listed
-
-
-def _names(agents: Sequence[JsonObject]) -> list[str]:
-    """Return the names of the agents in paths: their roles; a second Editor is Editor#2."""
-    names: list[Any] = []
-    for fact in agents:
-        role = str(fact.get("role"))
-        name, number = role, 1
-        while name in names:
-            number += 1
-            name = f"{role}#{number}"
-        names.append(name)
-    return names
 
 
 def _kind(fact: JsonObject) -> type[Task]:

@@ -6,9 +6,10 @@ tool, a function or a class only the name is recorded, for a model made by name 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from crewlite.definitions.definition import Described
@@ -94,12 +95,13 @@ def _plain(value: object) -> Any:
     return value if _is_scalar(value) else _LIVE
 
 
-def _told_apart(names: list[Any]) -> list[Any]:
-    """Return the names of functions, made unique: the second `check` becomes `check#2`."""
-    return [
-        f"{name}#{n}" if (n := names[: at + 1].count(name)) > 1 and isinstance(name, str) else name
-        for at, name in enumerate(names)
-    ]
+def told_apart(names: Iterable[Any]) -> list[Any]:
+    """Return names, made unique: the second `check` becomes `check#2`. What is no text stays as it is."""
+    found: list[Any] = []
+    for name in names:
+        numbered = (f"{name}#{number}" for number in count(2) if f"{name}#{number}" not in found)
+        found.append(next(numbered) if isinstance(name, str) and name in found else name)
+    return found
 
 
 def _called(value: object) -> str | list[Any]:
@@ -108,7 +110,7 @@ def _called(value: object) -> str | list[Any]:
         if tools or all(isinstance(item, str) for item in value):
             return tools or f"{len(value)} texts"
         plain = [item.recorded_paths if isinstance(item, KnowledgeSource) else item for item in value]
-        return _told_apart(
+        return told_apart(
             [
                 {PLAIN: own} if isinstance(own, str | list) else _called(item)
                 for item, own in zip(value, plain, strict=True)
