@@ -246,7 +246,7 @@ class Agent(Definition, Runnable[LiteAgentOutput]):
         limits = self.max_tokens, self.max_cost_usd, self.max_execution_time
         return Budget(kinds.AGENT.name, self.role, *limits, None, self.max_rpm, self._pace)
 
-    @kickoff_options("kickoff of an agent", _OF_A_TASK)
+    @kickoff_options("kickoff of an agent", _OF_A_TASK, others="")
     def as_request(
         self,
         messages: str | Sequence[Message] | None = None,

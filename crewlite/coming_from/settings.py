@@ -245,6 +245,7 @@ _ELSEWHERE: dict[str, str] = {
     "location": "path directory db_path connection_string database_url",
     "max_checkpoints": "keep keep_last retention",
     "run_id": "thread_id session_id workflow_id",
+    "messages": "message prompt question query input inputs text user_message",
     "inputs": "input_data params parameters arguments",
     "requires_approval": "needs_approval human_approval",
     "human_input": "human_in_the_loop",

@@ -36,6 +36,7 @@ _OF_ONE_RUN = {
     "rerun": _ALONE.format("rerun=[...]"),
 }
 """What to write instead of the options of a kickoff that are about one run."""
+_OTHERS = "values of your own: inputs=[{them}, ...]"
 
 
 class EachOptions(TypedDict, total=False):
@@ -62,7 +63,7 @@ class Repeated:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
-    @known_keywords("kickoff_for_each of a crew", *EachOptions.__annotations__, instead=_OF_ONE_RUN)
+    @known_keywords("kickoff_for_each of a crew", *EachOptions.__annotations__, instead=_OF_ONE_RUN, others=_OTHERS)
     def kickoff_for_each(
         self, inputs: Sequence[Mapping[str, Any]], *, return_exceptions: bool = False, **options: Unpack[EachOptions]
     ) -> Any:
@@ -91,7 +92,7 @@ class Repeated:
         return_exceptions: Literal[False] = False,
         **options: Unpack[EachOptions],
     ) -> list[CrewOutput]: ...
-    @known_keywords("kickoff_for_each of a crew", *EachOptions.__annotations__, instead=_OF_ONE_RUN)
+    @known_keywords("kickoff_for_each of a crew", *EachOptions.__annotations__, instead=_OF_ONE_RUN, others=_OTHERS)
     async def akickoff_for_each(
         self, inputs: Sequence[Mapping[str, Any]], *, return_exceptions: bool = False, **options: Unpack[EachOptions]
     ) -> Any:

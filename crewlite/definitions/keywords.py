@@ -24,12 +24,13 @@ def known_keywords(
     *more: str,
     instead: Mapping[str, str] = MappingProxyType({}),
     needs: Mapping[str, str] = MappingProxyType({}),
+    others: str = "",
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a function raise UnknownOption for keywords that it does not take, and WrongArguments if it lacks one.
 
     Settings of CrewAI without an effect are accepted and left out. `what`: what errors call the function, such as
     "@tool" or "kickoff of a crew". `more`: the keywords that it takes by `**`. `instead`: hints about keywords of
-    similar functions. `needs`: what to pass for an argument, as the end of "wanted".
+    similar functions; `others`: see UnknownOption. `needs`: what to pass for an argument, as the end of "wanted".
     """
 
     def decorate(fn: Callable[P, R]) -> Callable[P, R]:
@@ -43,7 +44,9 @@ def known_keywords(
                 raise WrongArguments(what, *_too_many(args, by_place))
             unknown = {name: value for name, value in given.items() if name not in takes}
             if unknown:
-                refuse_unknown(what, takes, without_accepted([_function_name(what)], unknown), instead=instead)
+                hints = {**_without_its_name(what, by_place, unknown), **instead}
+                refused = without_accepted([_function_name(what)], unknown)
+                refuse_unknown(what, takes, refused, instead=hints, others=others)
                 given = {name: value for name, value in given.items() if name not in unknown}
             if missing := [name for name in required if name not in given and name not in by_place[: len(args)]]:
                 raise WrongArguments(what, *_missing(what, missing, required, needs))
@@ -113,16 +116,17 @@ def refuse_unknown(
     given: Iterable[str],
     *,
     instead: Mapping[str, str] = MappingProxyType({}),
+    others: str = "",
 ) -> None:
     """Raise UnknownOption, which names all of the given keywords that are not among `takes`.
 
-    `instead`: hints about keywords that have one.
+    `instead`: hints about keywords that have one; `others`: see UnknownOption.
     """
     unknown = [name for name in given if name not in takes]
     if unknown:
         known = {name: instead.get(name) or why_not([_function_name(what)], name) for name in unknown}
         hints = {name: hint or meant_setting(name, takes) for name, hint in known.items()}
-        raise UnknownOption(what, hints, takes)
+        raise UnknownOption(what, hints, takes, others)
 
 
 def _named(fn: Callable[..., Any]) -> Iterable[str]:
@@ -158,9 +162,15 @@ def _missing(what: str, missing: Sequence[str], required: Sequence[str], needs: 
     """Return what was found and wanted, if a function was called without these arguments."""
     if missing[0] == "self":
         return "was called on the class", "make an object of it first, and call it on that"
-    own = [name for name in required if name not in ("self", "cls")]
+    own = [name for name in required if name not in ("self", "cls") or name in missing]
     hints = "".join(f", where {name} is {hint}" for name, hint in needs.items() if name in missing)
     return f"was called without {' and '.join(missing)}", f"wanted {_function_name(what)}({', '.join(own)}){hints}"
+
+
+def _without_its_name(what: str, by_place: Iterable[str], given: Mapping[str, object]) -> dict[str, str]:
+    """Return hints about the arguments among `given` that a function takes by their place alone."""
+    shown = {name: repr(value) if isinstance(value := given[name], str) else name for name in by_place if name in given}
+    return {name: f"without its name: {_function_name(what)}({text})" for name, text in shown.items()}
 
 
 def _function_name(what: str) -> str:

@@ -20,10 +20,15 @@ class UnknownOption(ConfigError, TypeError):
 
     code = "unknown_option"
 
-    def __init__(self, what: str, options: Mapping[str, str], takes: Iterable[str]) -> None:
-        """`options`: the unknown keywords, each with what to write instead; "" if nothing is known."""
+    def __init__(self, what: str, options: Mapping[str, str], takes: Iterable[str], others: str = "") -> None:
+        """`options`: the unknown keywords, each with what to write instead; "" if nothing is known.
+
+        `others`: what to write instead of those of which nothing is known, with `{them}` in it.
+        """
         missing = " and ".join(f"no option {name!r}{f' ({hint})' if hint else ''}" for name, hint in options.items())
-        listed = "" if all(options.values()) else f"; it takes: {', '.join(takes)}"
+        strange = ", ".join(f"{name!r}: ..." for name, hint in options.items() if not hint)
+        advice = f"; {others.replace('{them}', f'{{{strange}}}')}" if others else ""
+        listed = f"; it takes: {', '.join(takes) or 'none'}{advice}" if strange else ""
         super().__init__(f"{what} has {missing}{listed}")
         self.what, self.options = what, tuple(options)
 

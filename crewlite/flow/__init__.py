@@ -5,6 +5,7 @@ from types import ModuleType
 
 from crewlite.coming_from import missing_import
 from crewlite.concurrency.own_threads import bound
+from crewlite.errors import WrongArguments
 from crewlite.flow.classes.base import Flow
 from crewlite.flow.classes.conditions import and_, or_
 from crewlite.flow.classes.feedback import HumanFeedbackResult
@@ -65,6 +66,11 @@ __all__ = [
 
 
 class _Package(ModuleType):
+    def __call__(self, *args: object, **options: object) -> None:
+        raise WrongArguments(
+            "crewlite.flow", "is a module, and was called as a decorator", "write `from crewlite.flow import flow`"
+        )
+
     def __setattr__(self, name: str, value: object) -> None:
         """Let a name of this package stay what it is when a module of the same name is imported, as in CrewAI."""
         if not (isinstance(value, ModuleType) and name in __all__):

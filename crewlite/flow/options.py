@@ -169,6 +169,8 @@ def function_name(by: str, func: object, name: str | None = None) -> str:
     Raises ConfigError for anything but a function, for an unusable name, and for a generator, as only complete results
     are recorded.
     """
+    if isinstance(func, str):
+        raise ConfigError(f"{by} was given {func!r}; wanted a function, or {by}(name={func!r})")
     found = named(by, called(func) if name is None else name)
     if not callable(func):
         raise ConfigError(f"{by} {found!r} is {func!r}; wanted a function")

@@ -12,11 +12,12 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from crewlite.agent.agent import Agent
 from crewlite.coming_from.settings import why_not
 from crewlite.crew.crew import Crew
+from crewlite.definitions.keywords import known_keywords
 from crewlite.durable import same
 from crewlite.errors import ConfigError
 from crewlite.project.sections import AGENTS, TASKS, Make, Sections, Shape, check
@@ -24,6 +25,8 @@ from crewlite.project.yaml_file import YamlFile, read
 from crewlite.task.task import Task
 from crewlite.texts.wording import an, what_is
 
+P = ParamSpec("P")
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 C = TypeVar("C", bound=type)
 _MADE = "_crewlite_made"
@@ -37,6 +40,13 @@ _GIVEN = (*_FILES, "agents", "tasks", "get_mcp_tools")
 """The attributes that `@CrewBase` gives to a class."""
 
 
+def _on(kind: str, parameter: str = "function") -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Have a decorator that takes no options say so if it is written with parentheses."""
+    write = f"write @{kind} without parentheses"
+    return known_keywords(f"@{kind}", needs={parameter: f"what stands below it: {write}"}, others=write)
+
+
+@_on("CrewBase", "cls")
 def CrewBase(cls: C) -> C:  # noqa: N802 - its name
     """Give the instances of a class `self.agents_config`, `self.tasks_config`, `self.agents` and `self.tasks`.
 
@@ -49,7 +59,7 @@ def CrewBase(cls: C) -> C:  # noqa: N802 - its name
     """
     if not isinstance(cls, type):
         raise ConfigError(f"@CrewBase is put on {what_is(cls)}; wanted a class")
-    folder = _folder(cls, sys._getframe(1).f_code.co_filename)
+    folder = _folder(cls, sys._getframe(2).f_code.co_filename)
     for name, (_, usual) in _FILES.items():
         given = getattr(cls, name, None)
         if not isinstance(given, _Config):
@@ -204,6 +214,7 @@ _CALLED_EACH_TIME = ("before_kickoff", "after_kickoff", "callback")
 
 
 def _decorator(kind: str, doc: str) -> Callable[[F], F]:
+    @_on(kind)
     def decorate(function: Any) -> Any:
         return Method(kind, function)
 
@@ -222,12 +233,14 @@ before_kickoff = _decorator("before_kickoff", "A method that is given the inputs
 after_kickoff = _decorator("after_kickoff", "A method that is given the result and returns what kickoff does.")
 
 
+@_on("output_pydantic", "cls")
 def output_pydantic(cls: C) -> C:
     """Mark a pydantic class inside a crew's class, so that YAML files can name it as `output_pydantic:`."""
     setattr(cls, _SHAPE, True)
     return cls
 
 
+@_on("output_json", "cls")
 def output_json(cls: C) -> C:
     """Mark a pydantic class inside a crew's class, so that YAML files can name it as `output_json:`."""
     return output_pydantic(cls)

@@ -110,7 +110,7 @@ def tool(name: Callable[..., Any], /) -> FunctionTool: ...
 def tool(
     name: str | None = None, /, **options: Unpack[ToolOptions]
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
-@known_keywords("@tool")
+@known_keywords("@tool", instead={"description": "the docstring of the function says it"})
 @shows_options(*map(_option, ToolOptions.__annotations__))
 def tool(
     name: str | Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]

@@ -65,7 +65,8 @@ def test_a_setting_that_is_not_known_is_answered_with_the_one_that_was_meant_or_
 
 def test_every_name_that_is_hinted_at_for_another_exists_and_no_name_here_is_called_anything_else():
     fields = {*Agent.model_fields, *Task.model_fields, *Crew.model_fields, *CheckpointConfig.model_fields}
-    own = fields | set(KickoffOptions.__annotations__) | {"inputs", "temperature", "model", "base_url", "timeout"}
+    own = fields | set(KickoffOptions.__annotations__) | {"inputs", "messages", "temperature", "model"}
+    own |= {"base_url", "timeout"}
     assert set(_ELSEWHERE) - own <= {
         "response_format",
         "args_schema",

@@ -59,13 +59,14 @@ class KickoffOptions(TypedDict, total=False):
 
 
 def kickoff_options(
-    what: str, instead: Mapping[str, str] = MappingProxyType({})
+    what: str, instead: Mapping[str, str] = MappingProxyType({}), others: str = "values of your own: inputs={them}"
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Have a function, which takes the options of a kickoff by `**`, raise UnknownOption for any other keyword.
 
-    `instead`: hints about options of other functions. Settings of checkpoints have one already.
+    `instead`: hints about options of other functions. Settings of checkpoints have one already. `others`: see
+    UnknownOption.
     """
-    return known_keywords(what, *KickoffOptions.__annotations__, instead={**AS_SETTINGS, **instead})
+    return known_keywords(what, *KickoffOptions.__annotations__, instead={**AS_SETTINGS, **instead}, others=others)
 
 
 @dataclass
