@@ -27,7 +27,7 @@ from crewlite.concurrency.unawaited import close_unbegun, mark_seen, shielded
 from crewlite.errors import ConfigError, StepTimeout, repr_of
 from crewlite.lazy import asyncio, futures
 from crewlite.system.forked import end_child, in_child, lock
-from crewlite.system.steady_clock import is_set_within, new_loop, steady
+from crewlite.system.steady_clock import is_true_within, new_loop, steady
 from crewlite.texts.logs import logger
 
 T = TypeVar("T")
@@ -52,24 +52,27 @@ _thread: threading.Thread | None = None
 def loop() -> asyncio.AbstractEventLoop:
     """Return the background loop. The first call starts it, and so does the first call in a forked child."""
     global _loop, _thread
-    with _lock:
-        if _loop is None:
-            made = new_loop()
-            thread = threading.Thread(target=_turn, args=(made,), name="crewlite-loop", daemon=True)
-            try:
-                threads.start(thread)
-                _loop, _thread = made, thread
-            finally:
-                if _loop is not made:  # the system or Python refuses the thread, or Ctrl-C came while it began
-                    made.close()
+    if _loop:
         return _loop
+    made, decided = new_loop(), queue.SimpleQueue[None]()
+    thread = threading.Thread(target=_turn, args=(made, decided), name="crewlite-loop", daemon=True)
+    try:
+        threads.start(thread)
+        with _lock:
+            if _loop is None:
+                _loop, _thread = made, thread
+    finally:
+        if _loop is not made:  # another thread was faster, the system or Python refuses the thread, or Ctrl-C came
+            made.close()
+        decided.put(None)
+    return _loop or made  # None as the process ends
 
 
-def _turn(loop: asyncio.AbstractEventLoop) -> None:
+def _turn(loop: asyncio.AbstractEventLoop, decided: queue.SimpleQueue[None]) -> None:
     """Run the loop for ever, also after SystemExit and KeyboardInterrupt, which make asyncio leave `run_forever`."""
-    with _lock:
-        if loop.is_closed():  # `loop()` was interrupted while it began this thread
-            return None
+    decided.get()
+    if loop.is_closed():
+        return None
     while True:
         try:
             return loop.run_forever()
@@ -98,7 +101,7 @@ def _halt() -> None:
         ending.call_soon_threadsafe(halt)
         until = steady() + _IMPORT
         with contextlib.suppress(KeyboardInterrupt):
-            while not is_set_within(halted, _GRACE) and _imports(thread) and steady() < until:
+            while not is_true_within(halted.is_set, _GRACE) and _imports(thread) and steady() < until:
                 pass
 
 

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol
 
 from crewlite.lazy import asyncio
-from crewlite.system.forked import in_child, rlock
+from crewlite.system.forked import in_child, lock
 from crewlite.system.steady_clock import steady
 
 WINDOW = 60.0
@@ -66,7 +66,7 @@ class Pace:
     def __init__(self) -> None:
         self.number = next(_numbers)
         """Calls reserve turns in this order, so that no two calls wait for each other."""
-        self._lock = rlock()  # calls are made on loops of several threads
+        self._lock = lock()  # calls are made on loops of several threads
         self.forget()
         _all.add(self)
 

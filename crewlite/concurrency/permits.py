@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from crewlite.errors import ConfigError
 from crewlite.lazy import asyncio, futures
-from crewlite.system.forked import in_child, rlock
+from crewlite.system.forked import in_child, lock
 from crewlite.system.steady_clock import steady
 
 T = TypeVar("T")
@@ -60,19 +60,17 @@ class _Level:
     """The permits of one level: of calls that are nested equally deep."""
 
     def __init__(self) -> None:
-        self._lock = rlock()  # calls are awaited on loops of several threads
+        self._lock = lock()  # calls are awaited on loops of several threads
         self._taken: dict[object, asyncio.AbstractEventLoop] = {}
         """The permits that are taken, each with the loop of the call. Those of a loop that was closed do not count."""
         self._most = _DEFAULT
         self._waiting: deque[_Waiting] = deque()
-        self._dropped: list[object] = []
-        """What closed loops have left, until nobody holds the lock."""
         self._given_back = steady()
 
     async def take(self, most: int) -> object:
         """Wait until fewer than `most` permits are taken, then take one and return it. First come, first served."""
         loop = asyncio.get_running_loop()
-        with self._locked():
+        with self._lock:
             self._most = most
             if self._is_free():
                 permit = object()
@@ -92,25 +90,17 @@ class _Level:
 
     def give_back(self, permit: object) -> None:
         """Return a permit, and give it to the next call that waits. Does nothing for a permit that no longer counts."""
-        with self._locked():
+        with self._lock:
             if self._taken.pop(permit, None) is not None:
                 self._given_back = steady()
             while self._waiting and self._is_free():
                 self._next()
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock. What closed loops have left is destroyed later: a coroutine among it calls `give_back`."""
-        with self._lock:
-            yield
-            dropped, self._dropped = self._dropped, []
-        dropped.clear()
-
     def _is_free(self) -> bool:
         """Return whether a permit is left, once those of closed loops are not counted."""
         if len(self._taken) >= self._most:
-            closed = [permit for permit, loop in self._taken.items() if loop.is_closed()]
-            self._dropped += [(permit, self._taken.pop(permit)) for permit in closed]
+            for permit in [permit for permit, loop in [*self._taken.items()] if loop.is_closed()]:
+                self._taken.pop(permit, None)  # the end of its call may have given it back just now
         return len(self._taken) < self._most
 
     def _next(self) -> None:
@@ -121,14 +111,13 @@ class _Level:
                 self._taken[first] = first.loop
                 first.given.set_result(None)
                 return
-            self._dropped.append(first)
 
     def _when_stuck(self) -> None:
         """Give the permits of closed loops to calls that wait; start one more call if none has ended for a while.
 
         The running calls may be waiting for it in a way that is not visible here, such as through a thread of the user.
         """
-        with self._locked():
+        with self._lock:
             while self._waiting and self._is_free():
                 self._next()
             if steady() - self._given_back >= _PATIENCE:

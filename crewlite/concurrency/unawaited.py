@@ -7,7 +7,6 @@ caller is cancelled, even if another caller that awaits the same work gets the e
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
@@ -37,15 +36,6 @@ async def of_thread(work: futures.Future[T], loop: asyncio.AbstractEventLoop) ->
     if asyncio._get_running_loop() is not loop:
         raise GeneratorExit
     return await asyncio.wrap_future(work)
-
-
-def is_abandoned() -> bool:
-    """Return whether Python closes the coroutine of a run that nobody awaits any more, as its loop was closed.
-
-    Garbage collection does that on any thread, which may hold any lock or be waited for by its holder. So no lock may
-    be taken then.
-    """
-    return isinstance(sys.exception(), GeneratorExit)
 
 
 def close_unbegun(work: Awaitable[Any]) -> None:

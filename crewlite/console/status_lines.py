@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import queue
 import sys
 import threading
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from crewlite.console.text import encodable, printable
 from crewlite.console.underway import Open, Underway, elapsed, spent, still_open
 from crewlite.lazy import lazy
 from crewlite.runtime.people.terminal import entered, is_asking
-from crewlite.system.forked import in_child, lock, rlock
+from crewlite.system.forked import in_child, lock
 
 if TYPE_CHECKING:
     from rich import console as rich, text as rich_text
@@ -40,6 +41,8 @@ def status_lines_of(console: rich.Console, run: Underway) -> Iterator[StatusLine
     """Show a run in the terminal's status lines during the block. Yields them, or None if there can be none."""
     status_lines = _join(console, run)
     try:
+        if status_lines:
+            status_lines.keep_time()  # the system may refuse a thread
         yield status_lines
     finally:
         if status_lines:
@@ -67,7 +70,7 @@ def _join(console: rich.Console, run: Underway) -> StatusLines | None:
             status_lines = StatusLines(file)
         else:
             return None
-        status_lines.enter(run)  # the system may refuse the thread of the first run
+        status_lines.enter(run)
         _status_lines = status_lines
         return status_lines
 
@@ -86,29 +89,35 @@ class StatusLines:
         self.console = rich.Console(file=file, highlight=False)
         """Writes to the terminal itself. Use it only inside `above`."""
         self._file = file
-        self.lock = rlock()
+        self.lock = _lock
         """Held while anything is written."""
         self._runs: list[Underway] = []
         self._streams: list[_Stream] = []
         self._last = "", 0
         """What the program has written of its last line, and how many lines a person had typed then."""
         self._drawn = ""
-        self._over = threading.Event()
+        self._keeps_time, self._over = False, queue.SimpleQueue[None]()
 
     def enter(self, run: Underway) -> None:
         """Add a run to the status lines. The first one replaces sys.stdout and sys.stderr."""
         with self.lock:
             if not self._runs:
-                threading.Thread(target=self._keep_time, name="crewlite-status-lines", daemon=True).start()
                 self._streams = [_Stream(self, at) for at in ("stdout", "stderr") if _is_terminal(getattr(sys, at))]
                 for stream in self._streams:
                     stream.stand_in()
                 atexit.register(self.end)
             self._runs.append(run)
 
+    def keep_time(self) -> None:
+        """Have a thread update the times, until the last run has left."""
+        with self.lock:
+            begun, self._keeps_time = self._keeps_time, True
+        if not begun:
+            threading.Thread(target=self._update_times, name="crewlite-status-lines", daemon=True).start()
+
     def leave(self, run: Underway) -> None:
         """Remove a run from the status lines. After the last one the terminal and the streams are as before."""
-        with _lock, self.lock:  # in this order, as in `_join`
+        with self.lock:
             if run in self._runs:
                 self._runs.remove(run)
             if not self._runs:
@@ -116,12 +125,12 @@ class StatusLines:
 
     def end(self) -> None:
         """Clear the status lines and restore the streams. May be called twice."""
-        with _lock, self.lock:
+        with self.lock:
             self._end()
 
     def _end(self) -> None:
         global _status_lines
-        self._over.set()
+        self._over.put(None)
         self._runs.clear()
         with contextlib.suppress(OSError, ValueError):  # the terminal may have gone
             self._clear()
@@ -213,8 +222,10 @@ class StatusLines:
             text.append(dots)
         return rich_text.Text.assemble(indent, (sign, "cyan"), " ", text, (f"  {time}", "dim"))
 
-    def _keep_time(self) -> None:
-        while not self._over.wait(_PERIOD):
+    def _update_times(self) -> None:
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._over.get(timeout=_PERIOD)
             with self.lock, contextlib.suppress(OSError, ValueError):
                 self._draw()
 

@@ -20,11 +20,11 @@ from crewlite.definitions.field_list import Change, FieldList, ListField, apart,
 from crewlite.definitions.problems import classes_of, each_once, found_and_wanted, given_names, meant_field, refused
 from crewlite.errors import ConfigError
 from crewlite.recovery.port import check_policy
-from crewlite.system.forked import rlock
+from crewlite.system.forked import lock
 from crewlite.texts.wording import an, what_is
 
 D = TypeVar("D", bound="Definition")
-_setting = rlock()
+_setting = lock()
 """Held while a field is set, and while a kickoff notes that it is at work with its definitions."""
 _SEEN = {"name": "a name", "role": "a name", "description": "a text"}
 _SEEN |= dict.fromkeys(("llm", "manager_llm", "planning_llm"), "a model, or its name,")
@@ -260,7 +260,7 @@ class Definition(Described):
     def _is_at_work(self) -> bool:
         """Return whether a kickoff of this process is at work with it: one of the parent's is not in a forked child."""
         with _setting:
-            return any(process == os.getpid() for process, _ in self._kickoffs)
+            return any(process == os.getpid() for process, _ in [*self._kickoffs])
 
     def __delattr__(self, name: str) -> None:
         if name in type(self).model_fields:

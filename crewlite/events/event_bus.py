@@ -43,7 +43,7 @@ from crewlite.events.delivery import (
     within_lanes,
 )
 from crewlite.lazy import first_use
-from crewlite.system.forked import in_child, rlock
+from crewlite.system.forked import in_child, lock
 
 E = TypeVar("E", bound=BaseEvent)
 H = TypeVar("H", bound=Handler)
@@ -94,7 +94,7 @@ class EventBus(Hinting):
         self._lanes: dict[tuple[Receiver, asyncio.AbstractEventLoop], Lane] = {}
         self._order = itertools.count()
         self._changes = 0
-        self._lock = rlock()
+        self._lock = lock()
         self._bereft = deque[type[BaseEvent]]()  # event classes with a handler whose source no longer exists
         self._local = threading.local()
 
@@ -245,7 +245,7 @@ class EventBus(Hinting):
                 self._signals[event] = left
                 self._changed()
                 here = {receiver for signal in self._signals.values() for receiver in _receivers(signal)}
-                self._lanes = {key: lane for key, lane in self._lanes.items() if lane.busy or key[0] in here}
+                self._lanes = {key: lane for key, lane in [*self._lanes.items()] if lane.busy or key[0] in here}
         self._let_go()
 
     def _changed(self) -> None:
@@ -315,7 +315,7 @@ class EventBus(Hinting):
             with self._lock:
                 if not self._lanes:
                     atexit.register(_at_exit, self)
-                self._lanes = {k: v for k, v in self._lanes.items() if not v.loop.is_closed()}
+                self._lanes = {k: v for k, v in [*self._lanes.items()] if not v.loop.is_closed()}
                 lane = self._lanes.setdefault(key, Lane(receiver, loop))
         item = delivery, contextvars.copy_context()  # a handler finds the variables of the run whose event it hears
         if here:

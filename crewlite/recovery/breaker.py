@@ -22,7 +22,7 @@ from crewlite.ids import new_id
 from crewlite.recovery.checks import whole
 from crewlite.recovery.failure import Failure
 from crewlite.recovery.guards import Guard, GuardedCall, Shared
-from crewlite.system.forked import OwnLock, rlock
+from crewlite.system.forked import OwnLock, lock
 
 _OUTSIDE = ("unavailable", "later", "timeout", "empty")
 """The kinds of failures that tell of a service rather than of the call."""
@@ -59,7 +59,7 @@ class CircuitBreaker(OwnLock, Guard):
             raise ConfigError(f"CircuitBreaker: shared is {shared!r}; wanted True or False")
         self.failure_threshold, self.window, self.cooldown = failure_threshold, window_seconds, cooldown_seconds
         self.shared = shared
-        self._clock, self._lock = clock, rlock()
+        self._clock, self._lock = clock, lock()
         self._copies: dict[tuple[str, str], _Copy] = {}
 
     def state(self, what: str) -> Literal["closed", "open", "half_open"]:

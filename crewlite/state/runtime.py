@@ -6,6 +6,7 @@ The journal of a state without a run is that of a run of kind "state"; every sna
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Coroutine
@@ -38,6 +39,7 @@ from crewlite.texts.secrets import Secrets
 from crewlite.usage import Usage
 
 T = TypeVar("T")
+_TO_CLOSE = 2.0  # seconds that a generator that is closed waits for the release of its state
 
 
 @methods_with_known_keywords("a state", constructed=False)
@@ -195,8 +197,12 @@ class RuntimeState(Bag):
     def __enter__(self) -> RuntimeState:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if kind is not GeneratorExit:
+            self.close()
+            return
+        with contextlib.suppress(TimeoutError):  # see `lock`
+            background.wait(background.submit(self.aclose()), _TO_CLOSE)
 
     async def __aenter__(self) -> RuntimeState:
         return self

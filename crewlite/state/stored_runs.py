@@ -31,7 +31,7 @@ from crewlite.state.reading.checkpoint import Checkpoint
 from crewlite.state.reading.locate import check_not_abandoned, locate
 from crewlite.state.reading.located import Located
 from crewlite.state.run_history import RunHistory
-from crewlite.system.forked import rlock
+from crewlite.system.forked import lock
 from crewlite.texts.wording import number_of
 
 run_page = lazy("crewlite.state.run_page.page")
@@ -203,7 +203,7 @@ class _InTurns:
     """A store with verbs that several threads may call: those that write journals take turns."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._turn = store, rlock()  # reentrant: a signal handler may write too, amid a verb
+        self._store, self._turn = store, lock()  # reentrant: a signal handler may write too, amid a verb
         self.location = store.location
 
     def __getattr__(self, name: str) -> Any:

@@ -25,19 +25,14 @@ _acts: list[Callable[[], object]] = []
 _PATIENCE = 15.0  # seconds that a fork waits for work; that is more than a commit waits for a busy database
 
 
-def lock() -> threading.Lock:
-    """Return a lock that is free in a forked child. A thread must not fork while it holds the lock.
+def lock() -> threading.RLock:
+    """Return a lock that is free in a forked child, unless the forking thread holds it. crewlite has no others.
 
-    What a coroutine takes on its way out is an `rlock` instead: garbage collection closes an abandoned coroutine on any
-    thread, also on one that holds the lock.
+    Garbage collection closes abandoned coroutines and generators on any thread, in the middle of any code, and on the
+    way out they may need a lock. The thread may hold it, so it is reentrant, and its holder must expect changes at
+    every call. Nor may another holder wait for that thread: with a lock that a way out needs, take no other lock, wait
+    for no thread and start none, as `start` waits until it has begun. A way out waits for nothing without a limit.
     """
-    made = threading.Lock()
-    _locks.add(made)
-    return made
-
-
-def rlock() -> threading.RLock:
-    """Return a reentrant lock that is free in a forked child, unless the forking thread holds it."""
     made = threading.RLock()
     _locks.add(made)
     return made
@@ -53,7 +48,7 @@ class OwnLock:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         own = {name: value.copy() if isinstance(value, list | dict) else value for name, value in state.items()}
-        vars(self).update(own, _lock=rlock())
+        vars(self).update(own, _lock=lock())
 
 
 if TYPE_CHECKING or sys.version_info >= (3, 12):
@@ -87,7 +82,7 @@ class _Uncut:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(rlock())  # reentrant, as a signal handler may interrupt this code and fork
+        self._changed = threading.Condition(lock())
         self._inside: list[int] = []
         """The threads in a block, each as often as it has entered one."""
         self.forking: dict[int, bool] = {}

@@ -6,13 +6,13 @@ that looks at such a clock never ends. It leaves alone what other objects refer 
 
 from __future__ import annotations
 
-import threading
 import time
+from collections.abc import Callable
 from functools import partial
 
 from crewlite.lazy import asyncio
 
-_GLANCE = 0.002  # seconds between two looks at an event
+_GLANCE = 0.002  # seconds between two looks at a condition
 steady = partial(time.monotonic)
 """Returns the seconds since some moment; they never decrease."""
 
@@ -24,13 +24,14 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return made
 
 
-def is_set_within(event: threading.Event, timeout: float) -> bool:
-    """Wait at most `timeout` seconds for an event. Returns whether it is set.
+def is_true_within(condition: Callable[[], bool], timeout: float) -> bool:
+    """Wait at most `timeout` seconds until a condition is true. Returns whether it is.
 
-    It looks at the event instead of waiting in it, where an exception of a signal handler may become a RuntimeError.
+    It looks again and again: inside the wait of a threading.Event, an exception of a signal handler may become a
+    RuntimeError, and whoever sets the event from a finalizer on the same thread waits for ever.
     """
     until = steady() + timeout
-    while not event.is_set():
+    while not condition():
         if steady() >= until:
             return False
         time.sleep(_GLANCE)

@@ -24,7 +24,7 @@ from crewlite.llm.call import ask_once
 from crewlite.llm.models import named
 from crewlite.llm.parts import text_of
 from crewlite.system import disk
-from crewlite.system.forked import rlock
+from crewlite.system.forked import lock
 from crewlite.system.paths import why_no_path
 from crewlite.texts.masking import Masking
 from crewlite.texts.secrets import Secrets
@@ -156,7 +156,7 @@ class _Tape:
     """Requests that were not recorded when they were first made: `llm` is asked each time."""
     _lines: list[bytes] = field(default_factory=list)
     """The lines that were read."""
-    _lock: threading.RLock = field(default_factory=rlock)
+    _lock: threading.RLock = field(default_factory=lock)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Give a deep copy, or a pickle, a lock of its own."""

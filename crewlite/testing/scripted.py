@@ -10,7 +10,7 @@ from crewlite.definitions.callables import context_for
 from crewlite.errors import ConfigError, ScriptExhausted
 from crewlite.llm.base import BaseLLM, LLMReply, Message, Reply
 from crewlite.llm.parts import text_of
-from crewlite.system.forked import OwnLock, rlock
+from crewlite.system.forked import OwnLock, lock
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
@@ -37,7 +37,7 @@ class ScriptedLLM(OwnLock, BaseLLM):
         if isinstance(replies, str) or not (callable(replies) or isinstance(replies, Iterable)):
             raise ConfigError(f"ScriptedLLM was given {replies!r} as replies; wanted a list of replies, or a function")
         self._script = replies if callable(replies) else tuple(replies)
-        self._lock = rlock()
+        self._lock = lock()
 
     async def acall(self, messages: list[Message], **context: Any) -> Reply:
         """Answer with the next line."""

@@ -13,7 +13,7 @@ import pytest
 
 from crewlite.concurrency import background
 from crewlite.errors import StepTimeout
-from crewlite.system.steady_clock import is_set_within
+from crewlite.system.steady_clock import is_true_within
 from tests import children
 
 
@@ -121,7 +121,7 @@ def came_at(moment):
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        return is_set_within(threading.Event(), 0.0)
+        return is_true_within(lambda: False, 0.0)
     except KeyboardInterrupt:
         return None
     finally:

@@ -12,7 +12,6 @@ import pytest
 
 from crewlite import History
 from crewlite.flow import flow, step
-from crewlite.state.journal.writer import Writer, guard
 from crewlite.system import disk
 from crewlite.testing import ScriptedLLM
 from tests import children
@@ -142,14 +141,6 @@ def test_it_holds_nothing_for_other_processes_either(on_disk):
         assert waits.submit(run_id="r", wait=True).result(30) == [0, 1, 2]
 
 
-def test_a_thread_that_writes_is_started_without_the_lock(on_disk, monkeypatch):
-    """Garbage collection on the new thread may wait for it."""
-    held, start = [], Writer.start
-    monkeypatch.setattr(Writer, "start", lambda writer: (held.append(guard.locked()), start(writer)))
-    assert flow(checkpoint=on_disk())(lambda: "done").kickoff() == "done"
-    assert held == [False]
-
-
 BEGINNING = """
 import asyncio, sys, threading
 from crewlite import CheckpointConfig
@@ -190,31 +181,3 @@ print(asked.kickoff(run_id="r"))
 def test_a_run_whose_loop_was_closed_while_it_began_holds_nothing(held_up):
     done = children.run([sys.executable, "-c", BEGINNING, held_up], capture_output=True, text=True)
     assert done.stdout == "x\n", done.stderr
-
-
-COLLECTED = """
-import gc, threading, time
-from crewlite.state.journal.writer import guard
-
-def collect():
-    global task, loop
-    del task, loop
-    gc.collect()
-
-go_on.set()
-while writers:  # their thread holds the run until it has seen that the loop is closed
-    time.sleep(0.01)
-collecting = threading.Thread(target=collect)
-with guard:
-    collecting.start()
-    collecting.join(20)
-    print(collecting.is_alive())
-print(asked.kickoff(run_id="r"))
-"""
-
-
-def test_a_run_that_is_garbage_takes_no_lock():
-    """It may be collected on a thread that holds the lock, or that its holder waits for."""
-    script = "import gc\ngc.disable()\n" + BEGINNING.partition("threading.Timer")[0] + COLLECTED
-    done = children.run([sys.executable, "-c", script, "append"], capture_output=True, text=True)
-    assert done.stdout == "False\nx\n", done.stderr

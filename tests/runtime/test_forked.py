@@ -76,9 +76,8 @@ def test_an_answer_to_the_copy_of_a_run_at_work_is_not_given_to_the_run(make_cre
     assert while_at_work(make_crew, on_disk, answer)
 
 
-@pytest.mark.parametrize("make", [forked.lock, forked.rlock])
-def test_a_lock_that_another_thread_holds_is_free_in_a_forked_child(make):
-    lock, held, over = make(), threading.Event(), threading.Event()
+def test_a_lock_that_another_thread_holds_is_free_in_a_forked_child():
+    lock, held, over = forked.lock(), threading.Event(), threading.Event()
 
     def hold():
         with lock:
@@ -94,8 +93,8 @@ def test_a_lock_that_another_thread_holds_is_free_in_a_forked_child(make):
     holder.join()
 
 
-def test_a_reentrant_lock_that_the_forking_thread_holds_can_be_released_in_the_child():
-    lock = forked.rlock()
+def test_a_lock_that_the_forking_thread_holds_can_be_released_in_the_child():
+    lock = forked.lock()
 
     def released():
         lock.release()

@@ -65,9 +65,9 @@ def at_work(flow: T) -> Iterator[T]:
     the flow had before: no method sees an attribute that a method of another kickoff has set.
     """
     with _owning:
-        before = _owned[id(flow)][2] if id(flow) in _owned else dict(vars(flow))
-        own = flow
-        if id(flow) in _owned:
+        own, there = flow, _owned.get(id(flow))
+        before = there[2] if there else dict(vars(flow))
+        if there:
             own = copy.copy(flow)
             vars(own).clear()
             vars(own).update(before)
@@ -82,4 +82,4 @@ def at_work(flow: T) -> Iterator[T]:
 def is_at_work(flow: object) -> bool:
     """Return whether a kickoff of the flow is at work in this process, whoever began it."""
     with _owning:
-        return any(flow is own or flow is of for own, of, _ in _owned.values())
+        return any(flow is own or flow is of for own, of, _ in [*_owned.values()])

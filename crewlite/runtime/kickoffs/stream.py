@@ -23,6 +23,7 @@ from crewlite.events.base import BaseEvent
 from crewlite.events.event_bus import event_bus
 from crewlite.runtime.kickoffs.handle import RunHandle
 from crewlite.runtime.kickoffs.request import Progress
+from crewlite.runtime.main_thread.handlers import GRACE
 from crewlite.state.format.addresses import outers
 from crewlite.system.forked import lock
 
@@ -92,13 +93,16 @@ class RunStream(Generic[R]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        """Cancel the run if it has not ended, and wait until it has released its branch."""
+        """Cancel the run if it has not ended, and wait until it has released its branch.
+
+        In a generator that is closed, wait at most 2 seconds: garbage collection closes it on any thread.
+        """
         if isinstance(error, KeyboardInterrupt):
             self._cut_short(error)
         elif self.handle.at_work:
             self.cancel()
             with contextlib.suppress(Exception):  # the block has ended, and needs no result
-                self.handle.result()
+                self.handle.result(GRACE if kind is GeneratorExit else None)  # see `lock`
 
     async def __aenter__(self) -> Self:
         return self
@@ -261,12 +265,10 @@ class _UnreadEvents:
         If there is no event and the queue has not ended, `wake` is called at the next change.
         """
         with self._lock:
-            if self._events:
-                return self._events.popleft(), False
-            if not self._over:
+            if not (self._events or self._over):
                 background.check_process(self._process, "The run of this stream")
                 self._waiting.append(wake)
-            return None, self._over
+            return self._events.popleft() if self._events else None, self._over
 
     def _wake(self) -> None:
         with self._lock:

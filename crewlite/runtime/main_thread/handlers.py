@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self, TypeVar
 from crewlite.concurrency import background
 from crewlite.concurrency.between_loops import result_of
 from crewlite.system.forked import in_child, lock
-from crewlite.system.steady_clock import is_set_within
+from crewlite.system.steady_clock import is_true_within
 
 T = TypeVar("T")
 GRACE = 2.0  # seconds that an interrupted run has to close its journal
@@ -59,8 +59,6 @@ def listen(listener: SignalListener) -> None:
     global _listeners
     with _lock:
         _listeners = (*_alive(), listener)
-        if listener.waiting:
-            listener.waiting.quiet.clear()
     _install()
     if _ending.signal in listener.asked:
         listener.end(_ending.signal)
@@ -72,8 +70,6 @@ def leave(listener: SignalListener) -> bool:
     with _lock:
         was = listener in _listeners
         _listeners = tuple(one for one in _alive() if one is not listener)
-        if listener.waiting and not any(one.waiting is listener.waiting for one in _listeners):
-            listener.waiting.quiet.set()
     if threading.current_thread() is threading.main_thread():
         _install()
     return was
@@ -136,9 +132,6 @@ class BlockingCall:
         """The event loop of the waiting thread, which stands still meanwhile; None if there is none."""
         self.warned: set[str] = set()
         """Warnings that were logged already. One wait may be for many runs."""
-        self.quiet = threading.Event()
-        """Set while none of the runs waited for listens to signals."""
-        self.quiet.set()
         self._ended_by = ""
         self._closed = False
         self._acts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -201,7 +194,7 @@ class BlockingCall:
         if self._ended_by:
             if _ending.further:
                 raise _exit(_ending.further)
-            is_set_within(self.quiet, GRACE)
+            is_true_within(lambda: all(one.waiting is not self for one in _alive()), GRACE)
         cancel()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

@@ -17,7 +17,7 @@ from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.runtime.main_thread.handlers import GRACE, BlockingCall
 from crewlite.runtime.steps.keyed import to_another_loop
-from crewlite.system.steady_clock import is_set_within, steady
+from crewlite.system.steady_clock import is_true_within, steady
 from crewlite.texts.tracebacks import INTERRUPTED
 
 uncaught = lazy("crewlite.cli.uncaught")  # on a higher floor: how errors that end a program are printed
@@ -91,7 +91,7 @@ def cut_short(
     with contextlib.suppress(*second):
         until = steady() + GRACE
         cut()
-        if not is_set_within(ended, until - steady()):
+        if not is_true_within(ended.is_set, until - steady()):
             _say("The run did not stop within 2 s; what it recorded is safe.")
     with contextlib.suppress(*second):
         print_briefly(error)

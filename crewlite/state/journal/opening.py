@@ -17,7 +17,7 @@ from crewlite.state.providers import BaseProvider, kept_open, open_store
 from crewlite.state.providers.locations import real_path
 from crewlite.system.forked import in_child, lock
 
-_opening: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
+_opening: WeakValueDictionary[tuple[str, str], threading.RLock] = WeakValueDictionary()
 """Locked while a location is being opened, so that runs which open it at the same moment share the writer."""
 _Branch = tuple[tuple[str, str], str, str]
 _settling: dict[_Branch, Future[BaseException | None]] = {}
@@ -54,7 +54,7 @@ def _used(key: tuple[str, str]) -> Writer | None:
     with guard:
         if writer := writers.get(key):
             writer.users += 1
-        return writer
+        return writers.get(key)  # garbage collection may have closed the run that was its last user just before
 
 
 def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writer:
@@ -69,18 +69,18 @@ def _opened(provider: BaseProvider, location: str, key: tuple[str, str]) -> Writ
         writer.start()  # the system may refuse a thread
         unused.pop_all()
     with guard:
-        there = writers.setdefault(key, writer)  # another path to the store may have been opened meanwhile
-        there.users += there is not writer
-    if there is not writer:
+        if not (there := _used(key)):  # another path to the store may have been opened meanwhile
+            writers[key] = writer
+    if there:
         writer.release()
-    return there
+    return there or writer
 
 
 def queue_here(location: str, run_id: str, branch: str) -> WriteQueue | None:
     """Return the queue of that branch, if a run of this process writes it."""
     real = real_path(location)
     with guard:
-        here = (w.queues.get((run_id, branch)) for w in writers.values() if real_path(w.store.location) == real)
+        here = (w.queues.get((run_id, branch)) for w in [*writers.values()] if real_path(w.store.location) == real)
         return next(filter(None, here), None)
 
 

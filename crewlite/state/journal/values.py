@@ -6,17 +6,17 @@ have changed it inside. A value that is never accessed is neither decoded nor co
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from threading import RLock
 from typing import Any, ClassVar, cast
 
 from crewlite.encoding.codec import IMMUTABLE, Json, declare, decode, digest, encode, encode_to_keep
 from crewlite.errors import ConfigError, NotCodable
 from crewlite.state.format.operations import ABSENT, ITEMS, Operation, alike, difference, is_plain, without_items
-from crewlite.system.forked import rlock
+from crewlite.system.forked import lock
 from crewlite.texts.logs import logger
 from crewlite.texts.masking import MASK
 from crewlite.texts.secrets import Secrets
@@ -39,7 +39,7 @@ class Common:
     """A counter of changes to the state: a view that has seen the current number need not be updated."""
     refused: list[NotCodable] = field(default_factory=list)
     """The errors of values that could not be recorded and were not announced yet."""
-    lock: RLock = field(default_factory=rlock)
+    lock: threading.RLock = field(default_factory=lock)
 
 
 class Values(MutableMapping[str, Any], ABC):
@@ -79,7 +79,7 @@ class Values(MutableMapping[str, Any], ABC):
         """The empty lists and mappings that `setdefault` created, by name."""
         self._written: set[str] = set()
         """The names that the program has changed since the last `pop_written`."""
-        self._lock = rlock()
+        self._lock = lock()
         """Locks these values alone: decoding runs user code (pydantic's hooks), for which no other step may wait."""
 
     @abstractmethod

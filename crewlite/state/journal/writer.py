@@ -14,13 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from crewlite.concurrency.background import ordinary
 from crewlite.concurrency.between_loops import uncancellable
-from crewlite.concurrency.unawaited import is_abandoned
 from crewlite.errors import BranchConflictError, RunCancelled, StoreError, text_of
 from crewlite.state.format.commit import CommitParts
 from crewlite.state.format.entry import Entry, Head
@@ -45,7 +43,7 @@ _LINGER_BEHIND = 0.002  # the same, if nobody waits for them
 writers: dict[tuple[str, str], Writer] = {}
 """The open writers of this process, by provider and location."""
 guard = lock()
-"""Protects the writers and their queues. Never held during a call of a store, or while a thread is started."""
+"""Protects the writers and their queues. Never held during a call of a store."""
 
 
 @dataclass(eq=False)
@@ -156,7 +154,6 @@ class Writer:
     """Seconds between signs of life."""
     users: int = 0
     _jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue)  # None ends the thread
-    _left: SimpleQueue[Callable[[], object]] = field(default_factory=SimpleQueue)  # calls by which abandoned runs leave
     _hurry: SimpleQueue[None] = field(default_factory=SimpleQueue)  # gets an item when `_linger` can end
     _lingers: bool = False
     _ended: Future[None] = field(default_factory=uncancellable)
@@ -181,15 +178,15 @@ class Writer:
 
         One that was opened on a loop that is closed now is replaced.
         """
-        self._leave_late()
+        queue = WriteQueue(self, run_id, branch, loop)
         with guard:
-            if before := self.queues.get((run_id, branch)):
+            if before := self.queues.get(queue.key):
                 if not (before.loop and before.loop.is_closed()):
                     raise BranchConflictError(run_id, branch, kind=kind)
-                self.users -= 1  # its run never ends, and never releases the writer
-            owed = self.owed.pop((run_id, branch), None)  # the branch is claimed anew
+                self.leave(before)  # its run never ends; garbage collection may close it just now, and it leaves too
+            owed = self.owed.pop(queue.key, None)  # the branch is claimed anew
             self.users -= owed is not None
-            queue = self.queues[run_id, branch] = WriteQueue(self, run_id, branch, loop)
+            self.queues[queue.key] = queue
         queue.earlier = (before or queue).ask(lambda store: None) if before or owed else None
         return queue
 
@@ -198,13 +195,9 @@ class Writer:
 
         Returns what `release` returns; None if the queue was closed before, or owes a commit.
         """
-        if is_abandoned():
-            self._left.put(partial(self.leave, queue))
-            return None
         with guard:
-            if self.queues.get(queue.key) is not queue:
+            if self.queues.get(queue.key) is not queue or not self.queues.pop(queue.key, None):
                 return None
-            del self.queues[queue.key]
             if queue.owed:  # its user stays until that is stored
                 self.owed[queue.key] = queue.owed
                 self._lived -= self.beat  # it is tried soon
@@ -222,15 +215,12 @@ class Writer:
 
         Returns a future that ends when the store is closed; None if there are other users.
         """
-        if is_abandoned():
-            self._left.put(self.release)
-            return None
         with guard:
             self.users -= 1
             if self.users:
                 return None
             if writers.get(self.key) is self:
-                del writers[self.key]
+                writers.pop(self.key, None)
         self._jobs.put(None)
         self._hurry.put(None)
         return self._ended
@@ -294,14 +284,8 @@ class Writer:
             except Empty:
                 continue
 
-    def _leave_late(self) -> None:
-        with contextlib.suppress(Empty):
-            while True:
-                self._left.get_nowait()()
-
     def _check_branches(self) -> None:
         """Give signs of life for all branches, and detect commits by other processes to idle branches. Logs errors."""
-        self._leave_late()
         now = steady()
         if due := now - self._lived >= self.beat:
             self._lived = now

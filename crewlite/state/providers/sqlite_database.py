@@ -23,7 +23,7 @@ from crewlite.state.providers.locations import NO_LOCKS, FileId, exists, file_id
 from crewlite.state.providers.open_files import FileIds, close_connection, file_ids, move_log
 from crewlite.state.providers.sqlite_reading import Readers
 from crewlite.system import disk
-from crewlite.system.forked import between_forks, rlock
+from crewlite.system.forked import between_forks, lock
 from crewlite.system.steady_clock import steady
 from crewlite.texts.logs import logger
 
@@ -68,7 +68,7 @@ class Database:
         """All files that the writing connection has open."""
         self._thread = 0
         """The number of the thread that opened the writing connection."""
-        self._turn = rlock()
+        self._turn = lock()
         """Held by the thread that uses the writing connection: a transaction of SQLite is one of the connection."""
         self.readers = Readers(path)
 
