@@ -97,14 +97,15 @@ class AnswerMisfit(RunMismatch):
 
 
 class AnswerTimeout(CrewliteError, TimeoutError):
-    """Nobody answered in time (seconds)."""
+    """Nobody answered the question at an address in time (seconds)."""
 
     code = "answer_timeout"
 
-    def __init__(self, address: str, limit: float) -> None:
-        asked = cut(" ".join(address.split()), 300)  # the text of the question
+    def __init__(self, address: str, limit: float, question: str) -> None:
+        """`address`: "" if the run was recorded before addresses were kept."""
+        asked = cut(" ".join(question.split()), 300)
         super().__init__(
             f"Nobody answered {asked} within {limit:g} s. To go on without an answer, catch this error "
             f"where the flow asks. To be asked again, fork the run with the question in rerun."
         )
-        self.address, self.limit = address, limit
+        self.address, self.limit, self.question = address, limit, question

@@ -242,6 +242,11 @@ class RunHistory:
         return dict(self._record.run["definition"])
 
     @property
+    def name(self) -> str:
+        """The name of the definition that ran; "" if it has none."""
+        return str(self._record.run["definition"]["name"] or "")
+
+    @property
     def inputs(self) -> dict[str, Any]:
         """The inputs of the kickoff."""
         return dict(decode(self._record.run["inputs"]))

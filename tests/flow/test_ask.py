@@ -229,7 +229,8 @@ def test_nobody_in_time_is_an_error_that_the_flow_may_catch_and_stays_one(on_dis
     def patient():
         try:
             return ask("Anybody?", name="any", timeout=0.5)
-        except AnswerTimeout:
+        except AnswerTimeout as late:
+            assert (late.address, late.question, late.limit) == ("human:any", "Anybody?", 0.5)
             return "nobody"
 
     with pytest.raises(Suspended):

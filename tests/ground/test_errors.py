@@ -57,7 +57,7 @@ MADE = [
     errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required"),
     errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required", address="task:a", run_id="r", branch="x"),
     errors.AnswerMisfit("task 'a'", "Verdict", "good: Field required", edited="task:a", run_id="r", branch="x"),
-    errors.AnswerTimeout("Publish?", 60.0),
+    errors.AnswerTimeout("human:publish", 60.0, "Publish?"),
     errors.OnLoopThread("kickoff"),
     errors.ProgramEnding("cannot schedule new futures after interpreter shutdown"),
     errors.BudgetExceeded("task 'a'", "max_tokens", limit=100, used=120, run_id="run", location="./store"),

@@ -17,6 +17,10 @@ def test_a_ref_names_a_checkpoint_and_a_run_its_newest(on_disk, make_crew):
         assert [history.checkpoint(checkpoint.ref).id for checkpoint in checkpoints] == [
             checkpoint.id for checkpoint in checkpoints
         ]
+        listed = history.checkpoints()
+        assert [history.checkpoint(info.ref).id for info in listed] == [info.id for info in listed]
+        assert [info.ref for info in listed[:1]] == [f"r/main@{checkpoints[-1].id}"]
+        assert {history.run("r").name} == {info.name for info in history.branches()} == {make_crew([]).run_name}
         assert history.checkpoint(checkpoints[0]).id == history.checkpoint("r~2").id == checkpoints[0].id
         assert history.checkpoint().id == history.checkpoint("r").id == checkpoints[-1].id
         assert begun <= history.run("r").started_at <= now()
@@ -52,7 +56,9 @@ def test_the_branches_of_one_run_are_those_of_the_list_of_all(on_disk, make_crew
     with History(on_disk().location) as history:
         history.fork("r", branch="f")
         assert history.branches("r") == [info for info in history.branches() if info.run_id == "r"]
-        assert [run.ref for run in history.runs("r")] == ["r/main", "r/f"]
+        assert (
+            [run.ref for run in history.runs("r")] == [info.ref for info in history.branches("r")] == ["r/main", "r/f"]
+        )
         assert history.runs("nobody") == []
 
 

@@ -21,7 +21,7 @@ from crewlite.encoding import codec
 from crewlite.errors import AnswerRefused, ConfigError, StepTimeout, Suspended
 from crewlite.ids import after, now
 from crewlite.runtime.people.answer_forms import listed
-from crewlite.runtime.people.question import LATE, Question, QuestionEvents, recorded_answer, recorded_question
+from crewlite.runtime.people.question import Late, Question, QuestionEvents, recorded_answer, recorded_question
 from crewlite.runtime.people.terminal import terminal
 from crewlite.runtime.steps.budgets import paused
 from crewlite.runtime.steps.future import requested
@@ -111,13 +111,13 @@ def question_step(asked: Question, name: str | None) -> Step[Any]:
         return True if step_events.automatic else await _answer(frame, asked, name)
 
     def encode(answer: Any) -> Any:
-        if answer is LATE:
-            return {"late": asked.timeout}
+        if isinstance(answer, Late):
+            return {"late": asked.timeout, "address": answer.address}
         return {"answer": codec.encode_to_keep(answer)} | ({"automatic": True} if step_events.automatic else {})
 
     def decode(data: Any) -> Any:
         if "late" in data:
-            return LATE
+            return Late(data.get("address", ""))  # the first records lack it
         return asked.read(asked.chosen(codec.decode(data["answer"]), mask), asked.text, recorded=True)
 
     return Step(
@@ -142,7 +142,7 @@ def _basis(frame: StepScope) -> Basis:
 
 
 async def _answer(frame: StepScope, asked: Question, name: str | None) -> Any:
-    """Return the recorded answer, or one typed at the terminal now; `LATE` if none came before the deadline.
+    """Return the recorded answer, or one typed at the terminal now; `Late` if none came before the deadline.
 
     Raises Suspended if the run has to wait for the answer, AnswerRefused for a recorded answer that does not fit.
     """
@@ -155,7 +155,7 @@ async def _answer(frame: StepScope, asked: Question, name: str | None) -> Any:
         return await _given(frame, asked, given)
     left = _left(recorded)
     if left is not None and left <= 0:
-        return LATE
+        return Late(address)
     why = "there is no terminal"
     if terminal() or (run.journal.location is None and asked.can_be_read()):
         said, why = await _typed_here(frame, asked, recorded, left), "the input has ended"
@@ -186,7 +186,7 @@ async def _given(frame: StepScope, asked: Question, answer: GivenAnswer) -> Any:
 
 
 async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion, left: float | None) -> Any:
-    """Return what a person types; `LATE` after `left` seconds; `_NOTHING` if the input ends, or others answer."""
+    """Return what a person types; `Late` after `left` seconds; `_NOTHING` if the input ends, or others answer."""
     record, ended = frame.run.record, list[str]()
 
     def over() -> str | None:
@@ -196,9 +196,9 @@ async def _typed_here(frame: StepScope, asked: Question, recorded: AskedQuestion
     said = _NOTHING
     try:
         with paused(frame.inherited.budgets), contextlib.suppress(EOFError):  # wait as if there had been no terminal
-            said = await _within(typed_in, left)
+            said = await _within(typed_in, left, frame.address)
     finally:
-        ended.append(_TOO_LATE if said is LATE else "")
+        ended.append(_TOO_LATE if isinstance(said, Late) else "")
     return said
 
 
@@ -249,11 +249,11 @@ def _left(recorded: AskedQuestion) -> float | None:
     return (datetime.fromisoformat(until) - max(now(), asked)).total_seconds() if until else None
 
 
-async def _within(answer: Awaitable[Any], left: float | None) -> Any:
+async def _within(answer: Awaitable[Any], left: float | None, address: str) -> Any:
     try:
         return await background.within(answer, left, "the answer")
     except StepTimeout:
-        return LATE
+        return Late(address)
 
 
 @dataclass(slots=True)
@@ -273,7 +273,7 @@ class _QuestionEvents:
         return None
 
     def completed(self, value: Any) -> Said:
-        answer = None if value is LATE else codec.encode(value)
+        answer = None if isinstance(value, Late) else codec.encode(value)
         fields = {**self.events.about, "question": self.question, "answer": answer, "automatic": self.automatic}
         return self.events.received, fields
 

@@ -20,8 +20,13 @@ from crewlite.state.format.commit import AskedQuestion, GivenAnswer
 from crewlite.state.format.record import Record
 from crewlite.state.reading.fitting import misfit, typed
 
-LATE: Any = object()
-"""The value instead of an answer that did not come in time."""
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The value instead of an answer that did not come in time."""
+
+    address: str
+    """Of the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +114,8 @@ class Question:
 
     def in_time(self, answer: Any) -> Any:
         """Return the answer. Raises AnswerTimeout if none came in time."""
-        if answer is LATE:
-            raise AnswerTimeout(self.text, self.timeout or 0.0)
+        if isinstance(answer, Late):
+            raise AnswerTimeout(answer.address, self.timeout or 0.0, self.text)
         return answer
 
     def can_be_read(self) -> bool:

@@ -92,6 +92,11 @@ class BranchInfo:
     base: ForkBase | None
     """For a fork: `branch`, `seq` and `sum` of the entry it is forked from, and `place`, the checkpoint there."""
 
+    @property
+    def ref(self) -> str:
+        """The ref that names this branch within its location."""
+        return f"{self.run_id}/{self.branch}"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
@@ -112,6 +117,11 @@ class CheckpointInfo:
     created_at: str
     abandoned: bool = False
     """Whether the branch was rewound to before this checkpoint."""
+
+    @property
+    def ref(self) -> str:
+        """The ref that names this checkpoint within its location."""
+        return f"{self.run_id}/{self.branch}@{self.id}"
 
 
 class Store(Protocol):
