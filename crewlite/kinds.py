@@ -40,8 +40,6 @@ class Kind(NamedTuple):
     """Whether the step is a call of a tool, which may kick off a crew of its own."""
     enters: bool = False
     """Whether its own code, between the steps inside it, has no side effects, so that a preview may execute it."""
-    begins_anew: bool = False
-    """Whether a second attempt at a run of this kind executes all its steps again."""
     rebuilt: bool = False
     """Whether a definition of this kind can be rebuilt from the record of its run."""
     heard: bool = True
@@ -61,13 +59,13 @@ class Kind(NamedTuple):
     it has failed for good goes on in it, and takes what is finished there from the record."""
     worker: Literal["", "model", "code"] = ""
     """Who works in the step: an agent with its model, or code. Steps with a worker are the units of work, which
-    remedies such as Replan run again."""
+    remedies such as Replan run again. A second attempt at the work of an agent executes all its steps again."""
 
     def __str__(self) -> str:
         return self.name
 
 
-AGENT = Kind("agent", "agent", begins_anew=True, rebuilt=True, takes_messages=True, takes_key=True, worker="model")
+AGENT = Kind("agent", "agent", rebuilt=True, takes_messages=True, takes_key=True, worker="model")
 CALLBACK = Kind("callback", "callback", heard=False)
 CLASSIFICATION = Kind("classify", "classification", heard=False, is_aside=True, is_about_failure=True)
 COMPENSATION = Kind("compensate", "compensation", heard=False, is_about_failure=True)

@@ -44,7 +44,7 @@ def _answered_before(kind: str, run: Run) -> tuple[str, ...]:
     `kind`: the kind of the run. Timers are left out, as no code makes their outcomes.
     """
     outcomes = run.record.outcomes
-    if kinds.of(kind).begins_anew:
+    if kinds.of(kind).worker == "model":
         return ()
     ended = [at for at in run.earlier.begun if at in outcomes and not kinds.of(outcomes[at].kind).needs_no_work]
     before = [at for at in ended if _is_in_flow(outer(at), run.record)]

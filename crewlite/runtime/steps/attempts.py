@@ -33,7 +33,7 @@ def tries(record: Record, address: str) -> int:
 
 def keeps_steps(attempt: Attempt) -> bool:
     """Return whether this is an attempt at a root whose finished steps answer in every attempt."""
-    return not attempt.address and not kinds.of(attempt.kind).begins_anew
+    return not attempt.address and kinds.of(attempt.kind).worker != "model"
 
 
 def since_given_up(past: Sequence[Attempt], base: int) -> list[Attempt]:
