@@ -12,12 +12,13 @@ from crewlite.agent.judging import Score
 from crewlite.crew.crew import Crew
 from crewlite.crew.scores import CrewTestResult, TaskScore
 from crewlite.crew.staff import ready
-from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off
+from crewlite.crew.trial import Judge, Trial, kicked_off
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import BaseLLM
 from crewlite.llm.models import as_model, resolve_llm
+from crewlite.recovery import checks
 from crewlite.runtime.steps.step_scope import StepScope
 from crewlite.state.format.times import Times
 from crewlite.task.output import TaskOutput
@@ -34,7 +35,7 @@ _EVALUATION = (
 
 def trial_of(crew: Crew, n_iterations: int, eval_llm: BaseLLM | str | None) -> Trial:
     """Build the trial that tests a crew. Its arguments are n_iterations and inputs."""
-    check_iterations("test", n_iterations)
+    checks.whole("test", 1, n_iterations=n_iterations)
     given: Any = as_model(eval_llm)  # resolve_llm checks it
     judging = resolve_llm([given], agent="Crew Evaluator", give="Pass the model that scores, test(..., eval_llm=...)")
 

@@ -16,13 +16,14 @@ from crewlite.crew import learned
 from crewlite.crew.crew import Crew
 from crewlite.crew.learned import CrewTrainingResult, Lesson, Suggestions, TrainedAgent
 from crewlite.crew.staff import assignments, ready, suggestions_for
-from crewlite.crew.trial import Judge, Trial, check_iterations, kicked_off
+from crewlite.crew.trial import Judge, Trial, kicked_off
 from crewlite.definitions.definition import check_takes
 from crewlite.durable import Step
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError
 from crewlite.events.family import FamilyEvents
 from crewlite.llm.base import BaseLLM
+from crewlite.recovery import checks
 from crewlite.runtime.kickoffs.request import KickoffOptions
 from crewlite.runtime.people.human import ask
 from crewlite.runtime.steps.callbacks import callback_step, called, name_of
@@ -54,7 +55,7 @@ def train(
 
 def trial_of(crew: Crew, n_iterations: int, filename: str, feedback: Feedback) -> Trial:
     """Build the trial that trains a crew. Its arguments are n_iterations and inputs, and feedback if that is a list."""
-    check_iterations("train", n_iterations)
+    checks.whole("train", 1, n_iterations=n_iterations)
     _check_feedback(crew, n_iterations, feedback)
     learned.check(filename)
     if Path(filename).exists():

@@ -141,9 +141,3 @@ class Judge(Generic[B]):
         )
         title, verbose = f"{self.role} of crew {self.crew.name!r}", self.crew.verbose
         return await answer_as(self.shape, self.llm, opening, role=self.role, title=title, verbose=verbose, at=0)
-
-
-def check_iterations(verb: str, count: object) -> None:
-    """Raise ConfigError unless `count` is a number of iterations: an int from 1."""
-    if type(count) is not int or count < 1:
-        raise ConfigError(f"{verb}(n_iterations={count!r}): wanted a whole number, 1 or more")

@@ -27,7 +27,6 @@ from crewlite.flow.options import (
     retry_policy,
     signature_of,
     time_limit,
-    whole_or_none,
 )
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
@@ -98,8 +97,8 @@ class FlowFunction(Decorated, Hinting, Runnable[V], Generic[P, R, V]):
         self.signature = signature_of(self.label, func)
         self.is_async, self.blocks = is_async(func), blocks(func)
         self._bound = None
-        whole_or_none(self.label, 0, retries=retries)
-        whole_or_none(self.label, 1, max_concurrency=max_concurrency)
+        checks.whole_or_none(self.label, 0, retries=retries)
+        checks.whole_or_none(self.label, 1, max_concurrency=max_concurrency)
         checks.seconds(self.label, retry_delay=retry_delay)
         self.remedies = retry_policy(retries, retry_delay)
         self.deadline = time_limit(self.label, timeout)

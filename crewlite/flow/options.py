@@ -81,7 +81,7 @@ class Execution:
         `runtimes`: the names that `runtime` may have.
         """
         label = f"{kind} {name!r}"
-        whole_or_none(label, 0, retries=retries)
+        checks.whole_or_none(label, 0, retries=retries)
         checks.seconds(label, retry_delay=retry_delay)
         if compensate is not None:
             check_takes(compensate, f"{label}: compensate", "the result")
@@ -150,11 +150,6 @@ def retry_policy(retries: int, delay: float) -> FailurePolicy | None:
     The first retry comes after about `delay` seconds, each later one after twice as long.
     """
     return FailurePolicy((Rule(_RETRIED, retries, base=delay),)) if retries else None
-
-
-def whole_or_none(label: str, least: int, **options: object) -> None:
-    """Raise ConfigError for an option that is neither None nor a whole number of `least` or more."""
-    checks.whole(label, least, **{name: value for name, value in options.items() if value is not None})
 
 
 def check_checkpoint(label: str, checkpoint: object) -> None:

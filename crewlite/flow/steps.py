@@ -32,9 +32,9 @@ from crewlite.flow.options import (
     question_of,
     signature_of,
     warn_of_refused,
-    whole_or_none,
 )
 from crewlite.flow.reuse import CacheKeys, Inside, code_of, dependencies, lifetime, version_of
+from crewlite.recovery import checks
 from crewlite.runtime.people.question import Question
 from crewlite.runtime.steps.future import StepFuture, StepFutures, requested, runs_here, settled
 from crewlite.state.reading.fitting import Typed, converted
@@ -74,7 +74,7 @@ class StepFunction(Decorated, Generic[P, R, V]):
         functools.update_wrapper(self, func)
         self.func = func
         self._how = Execution.of("@step", self.name, func, **how)
-        whole_or_none(label, 1, max_concurrency=max_concurrency)
+        checks.whole_or_none(label, 1, max_concurrency=max_concurrency)
         if not isinstance(type, str | None):
             raise ConfigError(f"{label}: type is {type!r}; wanted text")
         if effect not in get_args(Effect):

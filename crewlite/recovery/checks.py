@@ -1,4 +1,4 @@
-"""What settings of failure policies are checked for. Errors begin with `where`, and name the setting."""
+"""What settings are checked for. Errors begin with `where`, and name the setting."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def whole(where: str, least: int, **given: object) -> None:
     for name, value in given.items():
         if type(value) is not int or value < least:
             raise ConfigError(f"{where}: {name} is {value!r}; wanted a whole number, {least} or more")
+
+
+def whole_or_none(where: str, least: int, **given: object) -> None:
+    """Raise ConfigError for a setting that is neither None nor a whole number of `least` or more."""
+    whole(where, least, **{name: value for name, value in given.items() if value is not None})
 
 
 def seconds(where: str, **given: object) -> None:

@@ -289,7 +289,7 @@ def written(text):
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda crew: crew.test(0, "offline"), "n_iterations=0): wanted a whole number, 1 or more"),
+        (lambda crew: crew.test(0, "offline"), "test: n_iterations is 0; wanted a whole number, 1 or more"),
         (lambda crew: crew.train(True), "wanted a whole number"),
         (lambda crew: crew.train(1, "t.pkl"), "plain JSON and never a pickle; name it 't.json'"),
         (lambda crew: crew.train(1, "."), "is a directory"),

@@ -32,7 +32,7 @@ from crewlite.flow.classes.settings import (
     read_attributes,
 )
 from crewlite.flow.classes.state import Outcome, StateKind, fields_set, values_of, warn_of_late_changes
-from crewlite.flow.options import check_checkpoint, named, whole_or_none
+from crewlite.flow.options import check_checkpoint, named
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
 from crewlite.recovery import checks
@@ -384,7 +384,7 @@ class Flow(Hinting, Declared, Runnable[Any], Generic[S], metaclass=FlowType):
 
     def _check(self) -> None:
         label = f"flow {named('flow', self.run_name if self.name is None else self.name)!r}"
-        whole_or_none(label, 1, max_concurrency=self.max_concurrency)
+        checks.whole_or_none(label, 1, max_concurrency=self.max_concurrency)
         checks.whole(label, 1, max_method_calls=self.max_method_calls)
         check_policy(self.failure_policy, label)
         check_checkpoint(label, self.checkpoint)

@@ -20,6 +20,7 @@ from crewlite.definitions.keywords import known_keywords
 from crewlite.encoding import codec
 from crewlite.errors import ConfigError, EffectsRepeat, JournalCorrupt, VariantsRefused
 from crewlite.ids import short
+from crewlite.recovery import checks
 from crewlite.refs import STUDIES, check_name
 from crewlite.runtime.exploring.branch import Branch
 from crewlite.runtime.exploring.exploration import Exploration, Row
@@ -66,8 +67,7 @@ async def explore(
     """Explore variants of a recorded run, as Runnable.explore describes."""
     if durable.scope().loop is not None:
         raise ConfigError("explore was called inside a run; call it outside, because it runs branches of its own")
-    if type(max_concurrency) is not int or max_concurrency < 1:
-        raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
+    checks.whole("explore", 1, max_concurrency=max_concurrency)
     judging = judge_of(judge)
     begun = await background.in_thread(_checked, definition, config, variants, study)
     await begun.refuse_mistakes()

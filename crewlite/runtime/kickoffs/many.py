@@ -16,6 +16,7 @@ from crewlite.definitions.definition import check_inputs, in_use
 from crewlite.errors import AnswerRefused, ConfigError, InDoubt, Suspended, add_note
 from crewlite.kinds import Kind
 from crewlite.lazy import lazy
+from crewlite.recovery import checks
 from crewlite.refs import as_run_id
 from crewlite.runtime.kickoffs.engine import kickoff
 from crewlite.runtime.kickoffs.request import Progress, Request
@@ -182,8 +183,7 @@ def _check(definition: Runnable[Any], inputs: object, max_concurrency: object) -
     if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
         found = "one set of inputs" if isinstance(inputs, Mapping) else repr(inputs)
         raise ConfigError(f"inputs is {found}; wanted a list of them, one for each run: kickoff_for_each([{{...}}])")
-    if max_concurrency is not None and (type(max_concurrency) is not int or max_concurrency < 1):
-        raise ConfigError(f"max_concurrency is {max_concurrency!r}; wanted a whole number, 1 or more")
+    checks.whole_or_none("kickoff_for_each", 1, max_concurrency=max_concurrency)
 
 
 async def side_by_side(works: Iterable[Awaitable[None]], width: int) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 
 from crewlite.errors import BranchConflictError, ConfigError, CrewliteError, RefError, StoreBusy, StoreUnusable
 from crewlite.ids import now
+from crewlite.recovery import checks
 from crewlite.refs import check_name
 from crewlite.state.format.commit import CheckpointRecord
 from crewlite.state.format.entry import Entry
@@ -68,8 +69,7 @@ def prune(
             "prune() has no limit. Give keep_last=5 to keep five checkpoints of each branch, or "
             "older_than=timedelta(days=30) to delete finished runs that have not changed for 30 days"
         )
-    if keep_last is not None and (type(keep_last) is not int or keep_last < 1):
-        raise ConfigError(f"keep_last is {keep_last!r}; wanted a number of checkpoints, at least 1")
+    checks.whole_or_none("prune", 1, keep_last=keep_last)
     limit = _seconds(older_than) if older_than is not None else None
     return _Prune(store, keep_last, limit, dry_run).all()
 
