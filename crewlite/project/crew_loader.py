@@ -163,6 +163,26 @@ class _Files:
             except (ConfigError, TypeError) as error:
                 file.problems.append((file.line(name, key), f"{key} of {name}: {error}"))
                 fields[key] = None
+        for key in fields.keys() - shape.references.keys():
+            try:
+                fields[key] = self._passed(fields[key])
+            except ConfigError as error:
+                file.problems.append((file.line(name, key), f"{key} of {name} {error}"))
+                fields[key] = None
+
+    def _passed(self, value: Any) -> Any:
+        """Put the objects that were passed in the place of their descriptions, in a value that is no name itself.
+
+        Raises ConfigError for one that was not passed.
+        """
+        if isinstance(value, list):
+            return [self._passed(item) for item in value]
+        if not isinstance(value, dict) or not isinstance(named := _name(value), str):
+            return value
+        if named not in self._bound:
+            advice = self.names.advice("callback", named)
+            raise ConfigError(f"names {named!r}, but load_crew has no object with that name. {advice}")
+        return self._bound[named]
 
     def _named(self, value: Any) -> Any:
         """Return the name of the object that a value describes; any other value as it is.

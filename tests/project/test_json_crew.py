@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from crewlite import Agent, Process, event_bus
 from crewlite.errors import ConfigError
 from crewlite.events import StepReplayedEvent
+from crewlite.knowledge import StringKnowledgeSource
 from crewlite.llm import LLM
 from crewlite.project import load_crew, load_crew_and_kickoff
 from crewlite.task import ConditionalTask
@@ -201,6 +202,18 @@ def test_all_mistakes_of_all_files_are_told_at_once():
         "crew.jsonc, line 3: crew has the key 'proces', which a crew does not have; did you mean 'process'?",
     ):
         assert line in text
+
+
+def test_a_source_of_knowledge_is_passed_by_its_name_and_one_that_is_not_passed_is_told():
+    named = '{"python": "office.tides"}'
+    crew = CREW.replace('"process"', f'"knowledge_sources": [{named}], "process"')
+    pilot = PILOT.replace('"goal"', f'"knowledge_sources": [{named}], "goal"')
+    text = told(crew=crew, pilot=pilot)
+    for of in ("crew.jsonc, line 14: knowledge_sources of crew", "pilot.jsonc, line 5: knowledge_sources of pilot"):
+        assert f"{of} names 'office.tides', but load_crew has no object with that name. Pass it: load_crew(" in text
+    tides = StringKnowledgeSource(content="High water at noon.")
+    made, _ = load_crew(harbour(crew, pilot), bind={"office.tides": tides})
+    assert [*made.knowledge_sources, *made.agents[0].knowledge_sources] == [tides, tides]
 
 
 def test_two_tasks_of_one_name_and_a_task_that_is_not_there_are_told():
