@@ -12,7 +12,7 @@ from typing import Any
 
 from crewlite import History
 from crewlite.encoding.codec import digest
-from crewlite.state.format.addresses import outers
+from crewlite.state.format.addresses import is_in_work_of_a_model, outers
 from crewlite.state.format.earlier import definition_at, inputs_at, is_before_change
 from crewlite.state.format.record import Record
 from crewlite.state.format.undecided import undecided
@@ -107,6 +107,7 @@ OF_A_RESUME: dict[str, Callable[[Record], Any]] = {
     "intended": lambda record: {at: n for at, n in record.intended.items() if not record.settled(at)},
     "intents": lambda record: {at: n for at, n in record.intents.items() if not record.settled(at)},
     "led to": lambda record: {at: is_before_change(record, at) for at in (*outside(record), *unsettled(record))},
+    "void": lambda record: {at: n for at, n in record.void.items() if not record.is_inside(at)},
     "asked": lambda record: {at: one for at, one in record.asked.items() if not record.settled(at)},
     "claim": lambda record: (record.claim, record.died),
     "claims": lambda record: record.events.claims,
@@ -132,7 +133,7 @@ PARTLY: dict[str, Callable[[RunHistory], dict[Any, Any]]] = {
         for one in tries
     },
 }
-"""What is the same, unless it is inside a step that has finished since. Of that, what is left is as it was.
+"""What is the same, unless it is in the work of a model, inside a step that has finished since. Of that, what is left is as it was.
 
 The usage of a failed attempt counts the calls inside it that are left, so it may become less: `usage` and `usage_of` count
 them all.
@@ -142,6 +143,8 @@ them all.
 def left_out(run: RunHistory, name: tuple[str, Any]) -> bool:
     """Whether a compaction may leave a step out, or an attempt that ended at some time."""
     address, ended = name
+    if not is_in_work_of_a_model(address):
+        return False
     if not ended:
         return run._record.is_inside(address)
     steps = ((step, step.get("at", one.commit["at"])) for one in run._entries for step in one.commit.get("steps", ()))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Container
 from typing import Any
 
 import grove
@@ -39,14 +38,12 @@ def setting(provider: Kept, **fields: Any) -> CheckpointConfig:
     return CheckpointConfig(location="here", provider=provider, on_events=EVENTS, **fields)
 
 
-def life(
-    program: Program, provider: Kept, number: int, ref: str, but: Container[str] = (), **fields: Any
-) -> tuple[Any, Counter[str]]:
-    """What a kickoff of a branch comes to, and what it begins; `but` are steps that do not matter, without their numbers."""
+def life(program: Program, provider: Kept, number: int, ref: str, **fields: Any) -> tuple[Any, Counter[str]]:
+    """What a kickoff of a branch comes to, and what it begins."""
     begun = Counter[str]()
 
     def begins(event: BaseEvent) -> bool:
-        return event.type.endswith("_started") and event.address is not None and unnumbered(event.address) not in but
+        return event.type.endswith("_started") and event.address is not None
 
     where = {"run_id": RUN} if ref == f"{RUN}/main" else {"from_checkpoint": setting(provider, restore_from=ref)}
     with event_bus.scoped():
@@ -122,36 +119,20 @@ def look_at(provider: Kept, dice: random.Random, looks: int, program: Program | 
         for way, both in law.hold(provider.cut(at), last.run_id, last.branch):
             for number in RESUMED if program else ():
                 whole, then = both()
-                free = left_out(whole, last.branch) if number > LIVES else set[str]()
-                wanted, found = (resumed(program, one, number, f"{RUN}/{last.branch}", free) for one in (whole, then))
+                wanted, found = (resumed(program, one, number, f"{RUN}/{last.branch}") for one in (whole, then))
                 left = RACES if number > LIVES else 0
                 while found != wanted and left:
-                    wanted, left = resumed(program, both()[0], number, f"{RUN}/{last.branch}", free), left - 1
+                    wanted, left = resumed(program, both()[0], number, f"{RUN}/{last.branch}"), left - 1
                 if "TooManyCalls" not in str(wanted):  # which of them are made depends on which method is faster
                     assert found == wanted, f"after commit {at}, {way}, life {number}: {found}, not {wanted}"
 
 
-def resumed(program: Program, provider: Kept, number: int, ref: str, but: Container[str]) -> tuple[Any, Any]:
+def resumed(program: Program, provider: Kept, number: int, ref: str) -> tuple[Any, Any]:
     """What a kickoff comes to, and what it begins. Of changed code, each step counts once: an answer to a question that was
     left out makes a kickoff that waits look once more.
     """
-    came, begun = life(program, provider, number, ref, but)
+    came, begun = life(program, provider, number, ref)
     return came, {*begun} if number > LIVES else begun
-
-
-def left_out(whole: Kept, branch: str) -> set[str]:
-    """The steps that ended inside finished steps of a branch, those that failed included: if the question of the outer one
-    has changed, they run again once a compaction has left them out. Without their numbers: a new call beside them takes the
-    first number that no recorded one has.
-    """
-    with History("here", whole) as history:
-        record = history.run(f"{RUN}/{branch}")._record
-        return {unnumbered(at) for at in (*record.ends, *record.attempts) if record.is_inside(at)}
-
-
-def unnumbered(address: str) -> str:
-    outer, _, last = address.rpartition("/")
-    return f"{outer}/{last.partition('#')[0]}"
 
 
 class InMemory(AnyHistory):

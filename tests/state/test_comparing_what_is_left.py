@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from crewlite import Agent, ConditionalTask, Crew, History, Task
-from crewlite.flow import flow, step
+from crewlite import Agent, ConditionalTask, Crew, History, Task, ToolCall, tool
+from crewlite.flow import flow
 from crewlite.testing import ScriptedLLM
 
 
@@ -71,29 +71,29 @@ def test_what_a_fork_did_not_do_again_is_not_told_as_dropped(stored):
         assert [step.status for step in history.diff("r", "r/edited").steps if step.address == "task:facts"] == ["same"]
 
 
-def test_what_a_fork_answered_from_the_record_inside_a_step_that_it_did_again_is_told_as_dropped(stored):
-    @step
-    async def one(name: str) -> str:
-        return name
+def test_what_a_fork_answered_from_the_record_inside_a_task_that_it_did_again_is_told_as_dropped(stored):
+    @tool
+    def look() -> str:
+        """Look."""
+        return "seen " * 200
 
-    @step
-    async def all_of(topic: str) -> str:
-        return await one("first") + await one(topic) + (await one("third") if topic == "tides" else "")
+    def crew(*replies):
+        agent = Agent(role="W", goal="g", llm=ScriptedLLM([*replies]), tools=[look])
+        task = Task(name="facts", description="Facts", expected_output="x", agent=agent)
+        return Crew(tasks=[task], checkpoint=stored())
 
-    @flow(checkpoint=stored())
-    async def report(topic: str) -> str:
-        return await all_of(topic) + await one("last")
-
-    report.kickoff("tides", run_id="r")
-    report.fork("r", branch="again", inputs={"topic": "winds"}).kickoff()
+    crew(ToolCall("look", {}), "f").kickoff(run_id="r")
+    crew(ToolCall("look", {}), "g").fork(
+        "r", branch="again", edits={"task:facts/tool:look": "seen otherwise"}
+    ).kickoff()
     with opened(stored()) as history:
         history.prune(keep_last=1)
-    report.kickoff("tides", run_id="whole")
+    crew(*[ToolCall("look", {})] * 3, "f").kickoff(run_id="whole")
     with opened(stored()) as history:
         diff = history.diff("whole", "r/again")
-    inside = "step:all_of/step:one"
-    assert with_status(diff, "unknown") == [(inside, ("b",)), (f"{inside}#2", ("b",))]
-    assert with_status(diff, "only_a") == [(f"{inside}#3", ())]
+    calls = ["llm#1", "llm#2", "tool:look#2", "llm#3"]
+    assert with_status(diff, "unknown") == [(f"task:facts/{call}", ("b",)) for call in calls]
+    assert with_status(diff, "only_a") == [("task:facts/tool:look#3", ()), ("task:facts/llm#4", ())]
 
 
 def test_a_skipped_task_is_told_as_skipped(memory):

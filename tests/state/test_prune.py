@@ -268,9 +268,14 @@ def test_a_call_that_had_begun_at_a_kept_checkpoint_is_not_in_doubt_once_it_has_
 def test_a_step_stays_finished_after_folding_though_a_call_inside_it_failed_that_must_not_be_made_twice(config):
     begun = []
 
-    @step
+    @tool
+    def read() -> str:
+        """Read."""
+        return "read " * 100
+
     def look():
-        return "seen " * 100
+        model = ScriptedLLM([ToolCall("read", {}), "seen"])
+        return Agent(role="Reader", goal="Read", llm=model, tools=[read]).kickoff("Look").raw
 
     @step(effect="once")
     def pay():
@@ -284,7 +289,7 @@ def test_a_step_stays_finished_after_folding_though_a_call_inside_it_failed_that
         except ValueError:
             return look()
 
-    @flow(checkpoint=config(on_events=["step_completed"]))
+    @flow(checkpoint=config(on_events=["tool_usage_finished"]))
     def program():
         around()
         if len(begun) == 1:

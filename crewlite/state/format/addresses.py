@@ -91,9 +91,9 @@ def leaf(address: str) -> str:
     return address.rpartition("/")[2]
 
 
-def is_in_a_task_or_call(address: str) -> bool:
-    """Return whether a step is inside a task or a tool call, such as a step of a crew that a tool kicks off."""
-    return "/" in address and any(kind.is_task or kind.is_call for kind in map(kinds.at, outers(address)))
+def is_in_work_of_a_model(address: str) -> bool:
+    """Return whether a step is inside a task, an agent or a tool call, like one of a crew that a tool kicks off."""
+    return "/" in address and any(kind.worker == "model" or kind.is_call for kind in map(kinds.at, outers(address)))
 
 
 NAME_RULE = "wanted a name that is not blank, without / # and !, which separate the parts of a step's address"

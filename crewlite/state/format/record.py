@@ -14,7 +14,7 @@ from crewlite import kinds
 from crewlite.encoding.codec import Json, JsonObject
 from crewlite.errors import JournalCorrupt
 from crewlite.kinds import Kind
-from crewlite.state.format.addresses import is_in_a_task_or_call, last_about_each, outers
+from crewlite.state.format.addresses import is_in_work_of_a_model, last_about_each, outers
 from crewlite.state.format.checkpoints import SNAPSHOT, BranchCheckpoints
 from crewlite.state.format.commit import (
     AskedQuestion,
@@ -103,7 +103,7 @@ class Record:
     epoch: int = 0
     """The number of rewinds so far."""
     tasks: dict[str, None] = field(default_factory=dict)
-    """The addresses of finished tasks, in the order of their first finish, without those inside a task or tool call."""
+    """The addresses of finished tasks, in the order of their first finish, without those in the work of a model."""
 
     @classmethod
     def of(cls, entries: Iterable[Entry], lacks: Mapping[str, str | None] = {}) -> Record:
@@ -330,7 +330,7 @@ class Record:
         if step.get("again"):
             self.intents.pop("" if address in self.failures else address, None)  # what was undone is no call in doubt
             self._replace(address)
-            self.void[address] = self.seq
+            self.void[address] = step.get("recorded", (self.seq,))[0]
             if failure := self.failures.pop(address, None):
                 tries = self.attempts[address]
                 tries[tries.index(failure)] = replace(failure, void=True)
@@ -345,7 +345,7 @@ class Record:
             if attempt.final and attempt.fingerprint and not (kinds.of(attempt.kind).is_uncaught or attempt.stops_run):
                 self.failures[address] = attempt
             return
-        if (kind := kinds.of(step["kind"])).is_task and not is_in_a_task_or_call(address):
+        if (kind := kinds.of(step["kind"])).is_task and not is_in_work_of_a_model(address):
             self.tasks[address] = None
         self._replace(address)
         for known in (self.failures, self.begun_once, self.void):

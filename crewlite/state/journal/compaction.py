@@ -1,10 +1,10 @@
-"""Compaction of a journal: it merges commits, and leaves out details inside finished steps that no checkpoint needs.
+"""Compaction of a journal: it merges commits, and leaves out the work of models that has ended and no checkpoint needs.
 
-A finished step is answered by its own outcome, so the outcomes of the steps inside it are needed only by checkpoints
-that lie in the middle of it, and those of calls with effect="once" by the next attempt at a step around it. Kept are
-all valid outcomes outside of finished steps, the tasks, all usage, all events, and outcomes that end something recorded
-before a place to keep. The commits between two places to keep (`_ends`) become one commit, with the checksum of the
-last of them, to which the next commit and all forks are chained.
+A finished task, agent or tool call is answered by its own outcome, so the outcomes of the steps inside it are needed
+only by checkpoints that lie in the middle of it, and those of calls with effect="once" by the next attempt at a step
+around it. Kept are all steps outside of such work, which a fork may ask for again, all usage, all events, and outcomes
+that end something recorded before a place to keep. The commits between two places to keep (`_ends`) become one commit,
+with the checksum of the last of them, to which the next commit and all forks are chained.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from crewlite.errors import JournalCorrupt
-from crewlite.state.format.addresses import around, outers, subject
+from crewlite.state.format.addresses import around, is_in_work_of_a_model, outers, subject
 from crewlite.state.format.commit import (
     AskedQuestion,
     CheckpointRecord,
@@ -176,7 +176,8 @@ class _Part:
         live, last, paid, begins = self.live, self.entries[-1], Paid(), CommitParts()
         steps = [step for entry in self.entries for step in _dated(entry, last)]
         stay = self.ending | live.edited.keys()  # whether a change has taken effect follows from the outcome
-        stay |= live.tasks.keys()  # readers count the tasks, also those inside steps of a flow
+        # a fork that runs the code around these again takes them from the record
+        stay |= {at for step in steps if not is_in_work_of_a_model(at := step["address"])}
         if not record.finished:  # calls that may answer a next attempt around them
             stay |= set(live.once)
         gone = {at for step in steps if (at := step["address"]) not in stay and self._is_settled(at)}
