@@ -97,6 +97,7 @@ _WANTED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "stop": (_texts, "a text, or a list of texts"),
     "seed": (_whole, "a whole number"),
     "timeout": (_seconds, "seconds, more than 0, or None"),
+    "stream": (lambda value: isinstance(value, bool), "True or False"),
     "max_retries": (lambda value: _whole(value) and value >= 0, "a whole number, 0 or more"),
     "idle_timeout": (_seconds, "seconds, more than 0, or None"),
     "tool_protocol": (lambda value: value in get_args(ToolProtocol), "'native' or 'text'"),

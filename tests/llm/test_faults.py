@@ -187,6 +187,7 @@ def test_a_connection_that_failed_is_told_with_the_host_and_the_reason(cause, wh
         ({"timeout": "600"}, "timeout is a str"),
         ({"timeout": 0}, "timeout is 0; wanted seconds"),
         ({"idle_timeout": -1.0}, "idle_timeout is -1.0"),
+        ({"stream": "no"}, "stream is a str that does not fit; wanted True or False"),
         ({"base_url": "not a url"}, "base_url is a str"),
         ({"base_url": "http://u:p@[x/"}, "base_url is a str that does not fit; wanted an address"),
         ({"base_url": "http://here:port"}, "base_url is a str"),

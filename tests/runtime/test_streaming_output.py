@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from crewlite import Agent, Crew, Task, ToolCall, tool
-from crewlite.errors import RunCancelled
+from crewlite.errors import ConfigError, OnLoopThread, RunCancelled
 from crewlite.flow import Flow, listen, start
 from crewlite.testing import ScriptedLLM
 from crewlite.types.streaming import CrewStreamingOutput, FlowStreamingOutput, StreamChunk, StreamChunkType
@@ -129,6 +129,16 @@ def test_a_flow_gives_every_event_with_the_text_that_is_in_it(made):
     assert not tides()(stream=None)._streamed
 
 
+def test_a_setting_stream_that_is_no_switch_or_is_misspelt_is_refused():
+    wanted = "flow '.*': stream is 'yes'; wanted True or False"
+    with pytest.raises(ConfigError, match=wanted):
+        tides()(stream="yes")
+    with pytest.raises(ConfigError, match=wanted):
+        type("Wrong", (Flow,), {"stream": "yes"})
+    with pytest.raises(ConfigError, match="no field of its state 'strem'; did you mean 'stream'"):
+        tides()(strem=True)
+
+
 class InMethod(Flow):
     """Kicks off a streamed crew in a method, and reads its stream there."""
 
@@ -147,7 +157,14 @@ class InCoroutine(Flow):
         return [[chunk.task_name, chunk.content] async for chunk in streaming], streaming.result.raw
 
 
-@pytest.mark.parametrize("made", [InMethod, InCoroutine])
+class MovedToACoroutine(Flow):
+    @start()
+    async def look(self):
+        streaming = crew_of("a", "b", stream=True).kickoff(PORT)
+        return [[chunk.task_name, chunk.content] for chunk in streaming], streaming.result.raw
+
+
+@pytest.mark.parametrize("made", [InMethod, InCoroutine, MovedToACoroutine])
 def test_a_streamed_crew_in_a_method_gives_its_chunks_when_it_has_ended(made):
     assert made().kickoff() == ([["look", "a"], ["Say it", "b"]], "b")
 
@@ -221,3 +238,18 @@ def test_kickoff_for_each_gives_a_failure_in_the_place_of_its_stream():
     crew = crew_of("a", "b", "a", ValueError("no tide"), stream=True)
     streams = crew.kickoff_for_each([PORT, PORT], max_concurrency=1, return_exceptions=True)
     assert (streams.results[0].raw, str(streams.results[1]).partition("\n")[0]) == ("b", "no tide")
+
+
+def test_what_cannot_be_read_is_told_with_what_to_do_instead():
+    streaming = crew_of("a", "b", stream=True).kickoff(PORT)
+    assert len([*streaming]) == 2
+    with pytest.raises(ConfigError, match="was read to its end already.*`chunks` and `get_full_text"):
+        [*streaming]
+
+    async def early():
+        begun = await crew_of("a", "b", stream=True).akickoff(PORT)
+        with pytest.raises(OnLoopThread, match="await the stream"):
+            _ = begun.result
+        return (await begun).raw
+
+    assert asyncio.run(early()) == "b"

@@ -28,7 +28,7 @@ SWITCH = "stream"
 """A setting that has the name of a verb, so its value is kept under another: `_streamed`."""
 ARGUMENTS = (*SETTINGS, SWITCH)
 _LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
-_MISSPELT = [name for name in SETTINGS if name != "name"]  # a user's attribute `names` is no misspelling of it
+_MISSPELT = [name for name in ARGUMENTS if name != "name"]  # a user's attribute `names` is no misspelling of it
 _OWN = "If it is an attribute of your own, give it a name that resembles no setting"
 _OF_METHODS = ("retries", "retry_delay")
 _COMMON = ("location", "provider")  # settings of checkpoints whose names programs have for attributes of their own
@@ -67,8 +67,8 @@ def read_attributes(flow: type[Declared], base: type) -> None:
     """Note which attributes of a class pydantic declares, and check the others. Raises ConfigError."""
     own = {name: one for name, one in vars(flow).items() if isinstance(one, ModelPrivateAttr | FieldInfo)}
     flow._declared = {**flow._declared, **own}
-    if isinstance(on := vars(flow).get(SWITCH), bool):
-        flow._streamed = on
+    if SWITCH in vars(flow) and not _is_code(on := vars(flow)[SWITCH]):
+        flow._streamed = bool(_switched(flow.__name__, on))
         delattr(flow, SWITCH)
     _check(flow.__name__, base, vars(flow))
 
@@ -85,8 +85,8 @@ def check_arguments(flow: str, names: Iterable[str], fields: Collection[str], *,
     """
     for name in names:
         instead = why_not(["Flow"], name) or _of_checkpoints(name)
-        if instead or meant(name, SETTINGS) or not is_open:
-            known = [*SETTINGS, *fields]
+        if instead or meant(name, ARGUMENTS) or not is_open:
+            known = [*ARGUMENTS, *fields]
             hint = instead or meant(name, known) or f"it takes {', '.join(known)}"
             raise ConfigError(f"{flow} has no setting and no field of its state {name!r}; {hint}")
 
@@ -97,7 +97,8 @@ def name_to_set(flow: object, base: type, name: str, value: object) -> str:
     Raises ConfigError for a misspelt setting, and if it would hide what every flow has of that name. A function may: it
     is called in the place of a method.
     """
-    if name == SWITCH and isinstance(value, bool | None):
+    if name == SWITCH and not _is_code(value):
+        _switched(type(flow).__name__, value)
         return "_streamed"
     if name in SETTINGS or name in vars(flow) or _is_code(value):
         return name
@@ -110,6 +111,13 @@ def name_to_set(flow: object, base: type, name: str, value: object) -> str:
     if hint:
         raise ConfigError(f"flow {kind.__name__!r} has no setting {name!r}; {hint if hides else f'{hint} {_OWN}'}")
     return name
+
+
+def _switched(flow: str, value: object) -> bool | None:
+    """Return the value of the setting `stream`. Raises ConfigError if it is none."""
+    if not isinstance(value, bool | None):
+        raise ConfigError(f"flow {flow!r}: stream is {value!r}; wanted True or False")
+    return value
 
 
 def _check(flow: str, base: type, attributes: Mapping[str, object]) -> None:

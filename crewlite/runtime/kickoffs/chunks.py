@@ -127,6 +127,8 @@ class StreamingOutput(RunStream[R]):
     `result` is the run's result. What was recorded by an earlier kickoff of the run is not said again.
     """
 
+    _all_in = "`chunks` and `get_full_text()` keep what was read"
+
     def __init__(self, definition: Runnable[R], begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
         self._of_crew: tuple[Any, ...] | None = getattr(definition, "tasks", None)
         self._tasks = dict[str, _Task]()

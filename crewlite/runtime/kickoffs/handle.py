@@ -120,13 +120,13 @@ class RunHandle(Generic[R]):
                 self._future, timeout, self._what, "Wait longer with result(), or stop it with cancel()"
             )
 
-    def check_may_wait(self) -> None:
-        """Raise OnLoopThread or ConfigError if `result` would."""
+    def check_may_wait(self, instead: str = "await the handle itself") -> None:
+        """Raise OnLoopThread or ConfigError if `result` would. `instead`: what to do on an event loop."""
         if self._future.done():
             return
         background.check_process(self._process, self._what)
         if background.running_loop():
-            raise OnLoopThread("result", "await the handle itself")
+            raise OnLoopThread("result", instead)
 
     def __await__(self) -> Generator[Any, None, R]:
         return self._awaited().__await__()

@@ -42,6 +42,9 @@ class RunStream(Generic[R]):
     any other error that a signal handler raises there.
     """
 
+    _all_in = "`for event in stream` gives the text too, in LLMStreamChunkEvent and LLMCallCompletedEvent"
+    """Where a reader finds all that the stream gives, in words."""
+
     def __init__(self, begin: Callable[[], RunHandle[R]], progress: Progress) -> None:
         self._unread, self._interrupted = _UnreadEvents(), False
         subscription = event_bus.on(BaseEvent, partial(_hear, progress, self._unread))
@@ -58,7 +61,7 @@ class RunStream(Generic[R]):
     @property
     def result(self) -> R:
         """The value that `kickoff` would have returned. Waits for the run to end; in a coroutine, await the stream."""
-        self.handle.check_may_wait()
+        self.handle.check_may_wait("await the stream")
         with self._ended_by_signals():
             return self.handle.result()
 
@@ -156,7 +159,7 @@ class _Reader(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        if background.running_loop():
+        if self._stream.handle.at_work and background.running_loop():
             raise OnLoopThread("for event in stream", "write `async for event in stream`")
         self._check_is_alone()
         while not self._ended:
@@ -183,8 +186,7 @@ class _Reader(Generic[T]):
         """Raise ConfigError if another reader has read the stream to its end, or is still reading it."""
         if not self._ended and (problem := self._stream._unread.give_to(self)):
             raise ConfigError(
-                f"The stream {problem} already, and each event is given once. Read it in one place: `for event in "
-                f"stream` gives the text too, in LLMStreamChunkEvent and LLMCallCompletedEvent"
+                f"The stream {problem} already, and gives each thing once. Read it in one place: {self._stream._all_in}"
             )
 
     def _end(self) -> None:
