@@ -252,5 +252,5 @@ def _reason(error: Exception) -> str | None:
 
 
 def _unavailable(model: str, status: int | None, said: str, wait: float | None) -> str:
-    asked = f" The service asks to wait {wait:g} s." if wait is not None else ""
+    asked = f" The service asks to wait {wait:,.10g} s." if wait else ""
     return f"{model} could not answer{f' (status {status})' if status else ''}: {said}.{asked} Start the run again."

@@ -142,7 +142,7 @@ class Strategy:
         if self.backoff:
             base, cap = self.backoff
             if (failure.retry_after or 0) > cap:
-                asked = f"{failure.retry_after:g} s, longer than the {cap:g} s that backoff_and_retry allows (cap)"
+                asked = f"{failure.retry_after:,.10g} s, longer than the {cap:g} s that backoff_and_retry allows (cap)"
                 return spent(failure, f"The service asks to wait {asked}")
             more["after"] = delay(failure, max(done, failure.attempts - 1), base, cap)
         if self.hinted and not self.remedy.hint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from crewlite.system.forked import OwnLock, lock
 from crewlite.usage import Usage
 
 Line = Reply | BaseException
+_CONTEXT = ("agent", "from_agent", "from_task", "on_chunk", "response_schema", "stop", "tools")  # see `BaseLLM.acall`
 Script = Sequence[Line] | Callable[..., Line]
 
 
@@ -36,6 +38,8 @@ class ScriptedLLM(OwnLock, BaseLLM):
         self.calls: list[list[Message]] = []
         if isinstance(replies, str) or not (callable(replies) or isinstance(replies, Iterable)):
             raise ConfigError(f"ScriptedLLM was given {replies!r} as replies; wanted a list of replies, or a function")
+        if callable(replies):
+            _check_takes_messages(replies)
         self._script = replies if callable(replies) else tuple(replies)
         self._lock = lock()
 
@@ -55,6 +59,17 @@ class ScriptedLLM(OwnLock, BaseLLM):
         if isinstance(line, BaseException):
             raise line
         return _counted(line, messages)
+
+
+def _check_takes_messages(fn: Callable[..., Line]) -> None:
+    """Raise ConfigError for a function that cannot be called with the messages and the context that it names."""
+    try:
+        inspect.signature(fn).bind([], **context_for(fn, dict.fromkeys(_CONTEXT)))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"ScriptedLLM was given a function that it cannot call: {error}. Wanted a function of the messages, and of "
+            f"any of these by their names: {', '.join(_CONTEXT)}"
+        ) from None
 
 
 def _counted(line: Reply, messages: list[Message]) -> Reply:

@@ -101,6 +101,12 @@ def test_on_a_loop_it_is_told_to_await():
         Asking().call("hello")
 
 
+@pytest.mark.parametrize("script", [lambda messages, a: "x", lambda: "x", lambda messages, *, role: "x", dict])
+def test_a_function_that_cannot_be_called_is_refused_at_once(script):
+    with pytest.raises(ConfigError, match="a function that it cannot call: .* of the messages, .* names: agent, "):
+        ScriptedLLM(script)
+
+
 def test_a_call_that_calls_the_one_it_overrides_is_told_so():
     class Round(BaseLLM):
         def call(self, messages, **context):

@@ -103,9 +103,12 @@ STATUSES = [
         raises=LLMUnavailable,
         tried="LLMUnavailable " * 4,
         facts={"retry_after": 0},
-        words="openai/foo could not answer (status 429): slow down. The service asks to wait 0 s.",
+        words="openai/foo could not answer (status 429): slow down. Start the run again.",
     ),
     never("429, wait an hour", error(429, retry_after="3600"), LLMUnavailable, facts={"retry_after": 3600}),
+    never(
+        "429, wait for years", error(429, retry_after="2300180000"), LLMUnavailable, words="to wait 2,300,180,000 s."
+    ),
     never("429, wait until tomorrow", error(429, retry_after=in_a_while(days=1)), LLMUnavailable, words="asks to wait"),
     never("429, nothing left on the account", error(429, code="insufficient_quota"), LLMAuthError),
     again("408", error(408, **SOON)),

@@ -75,7 +75,7 @@ GEMINI = [
                 asking_to_wait("3600.5s"),
                 LLMUnavailable,
                 facts={"retry_after": 3600.5},
-                words="(status 429): no quota. The service asks to wait 3600.5 s.",
+                words="(status 429): no quota. The service asks to wait 3,600.5 s.",
                 settings={"stream": streams},
                 ok=GEMINI_STREAM if streams else GEMINI_OK,
             )
