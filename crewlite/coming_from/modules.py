@@ -15,13 +15,15 @@ from typing import Any, cast
 from crewlite.coming_from import PAGE, missing_import, missing_module
 
 _EVENTS = {"*": "crewlite.events"}
-_KINDS_OF_SOURCES = ("base", "base_file", "crew_docling", "csv", "excel", "json", "pdf", "string", "text_file")
+_KINDS_OF_SOURCES = ("base", "base_file", "csv", "excel", "json", "pdf", "string", "text_file")
 _FAMILIES_OF_EVENTS = ("agent", "crew", "flow", "knowledge", "llm", "llm_guardrail", "reasoning", "task", "tool_usage")
-_OF_FILES = ("BaseFile", "CSV", "CrewDocling", "Excel", "JSON", "PDF", "TextFile")
+_FILES = "crewlite.knowledge.sources:FileKnowledgeSource"
+_OF_FILES = ("BaseFile", "CSV", "Excel", "JSON", "PDF", "TextFile")
 _SOURCES = {
     "BaseKnowledgeSource": "crewlite.knowledge.sources:KnowledgeSource",
     "StringKnowledgeSource": "crewlite.knowledge.sources",
-    **{f"{kind}KnowledgeSource": "crewlite.knowledge.sources:FileKnowledgeSource" for kind in _OF_FILES},
+    "CrewDoclingSource": _FILES,
+    **{f"{kind}KnowledgeSource": _FILES for kind in _OF_FILES},
 }
 _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.agent.planning_config": {"PlanningConfig": "crewlite.agent.agent"},
@@ -49,6 +51,7 @@ _PATHS: dict[str, Mapping[str, str]] = {
     "crewlite.flow.human_feedback": {"HumanFeedbackResult": "crewlite.flow", "human_feedback": "crewlite.flow"},
     "crewlite.knowledge.knowledge_config": {"KnowledgeConfig": "crewlite.knowledge.knowledge"},
     "crewlite.knowledge.source": _SOURCES,
+    "crewlite.knowledge.source.crew_docling_source": _SOURCES,
     **{f"crewlite.knowledge.source.{kind}_knowledge_source": _SOURCES for kind in _KINDS_OF_SOURCES},
     "crewlite.lite_agent": {"LiteAgentOutput": "crewlite.agent.output"},
     "crewlite.lite_agent_output": {"LiteAgentOutput": "crewlite.agent.output"},

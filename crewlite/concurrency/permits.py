@@ -99,8 +99,9 @@ class _Level:
     def _is_free(self) -> bool:
         """Return whether a permit is left, once those of closed loops are not counted."""
         if len(self._taken) >= self._most:
-            for permit in [permit for permit, loop in [*self._taken.items()] if loop.is_closed()]:
-                self._taken.pop(permit, None)  # the end of its call may have given it back just now
+            for permit in list(self._taken):  # the end of a call may give back its own at any moment
+                if (loop := self._taken.get(permit)) and loop.is_closed():
+                    self._taken.pop(permit, None)
         return len(self._taken) < self._most
 
     def _next(self) -> None:

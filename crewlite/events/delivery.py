@@ -133,6 +133,13 @@ class Lane:
             report(self.receiver, delivery, error)
 
 
+def let_go_of(lanes: dict[tuple[Receiver, asyncio.AbstractEventLoop], Lane], is_idle: Callable[[Lane], bool]) -> None:
+    """Take the lanes for which `is_idle` is true out of `lanes`, which finalizers may change meanwhile."""
+    for key in list(lanes):
+        if (lane := lanes.get(key)) and is_idle(lane):
+            lanes.pop(key, None)
+
+
 within_lanes: contextvars.ContextVar[tuple[Lane, ...]] = contextvars.ContextVar("crewlite_lanes", default=())
 """The lanes whose handlers run the current code. They cannot become empty before it ends."""
 

@@ -36,6 +36,7 @@ from crewlite.events.delivery import (
     Lane,
     Receiver,
     event_chain,
+    let_go_of,
     log,
     masking,
     report,
@@ -228,7 +229,9 @@ class EventBus(Hinting):
             source=source,
         )
         with self._lock:
-            _connect(self._signals.setdefault(event, Signal()), receiver)
+            signal = None
+            while signal is not (signal := self._signals.setdefault(event, Signal())):  # `_drop` may replace it here
+                _connect(signal, receiver)
             self._changed()
         self._let_go()
         return receiver
@@ -245,7 +248,7 @@ class EventBus(Hinting):
                 self._signals[event] = left
                 self._changed()
                 here = {receiver for signal in self._signals.values() for receiver in _receivers(signal)}
-                self._lanes = {key: lane for key, lane in [*self._lanes.items()] if lane.busy or key[0] in here}
+                let_go_of(self._lanes, lambda lane: not lane.busy and lane.receiver not in here)
         self._let_go()
 
     def _changed(self) -> None:
@@ -281,9 +284,8 @@ class EventBus(Hinting):
         with self._lock:
             signals = tuple(signal for base in cls.__mro__ if (signal := self._signals.get(base)))
             found = sorted((r for signal in signals for r in _receivers(signal)), key=lambda receiver: receiver.order)
-            by_source = any(receiver.source is not None for receiver in found)
         self._let_go()
-        return Hearing(tuple(found), signals if by_source else ())
+        return Hearing(tuple(found), signals if any(one.source is not None for one in found) else ())
 
     def _deliver(self, delivery: Delivery) -> None:
         source, event, state = delivery.source, delivery.event, delivery.state
@@ -315,7 +317,7 @@ class EventBus(Hinting):
             with self._lock:
                 if not self._lanes:
                     atexit.register(_at_exit, self)
-                self._lanes = {k: v for k, v in [*self._lanes.items()] if not v.loop.is_closed()}
+                let_go_of(self._lanes, lambda lane: lane.loop.is_closed())
                 lane = self._lanes.setdefault(key, Lane(receiver, loop))
         item = delivery, contextvars.copy_context()  # a handler finds the variables of the run whose event it hears
         if here:

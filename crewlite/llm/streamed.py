@@ -101,7 +101,7 @@ def _end_when_done(stream: Any) -> None:
 async def _until_done(lines: AsyncIterator[Any]) -> AsyncIterator[Any]:
     async for line in lines:
         yield line
-        if isinstance(line, str) and line.strip() == "data: [DONE]":
+        if isinstance(line, str) and line.removeprefix("data:").strip() == "[DONE]":
             return
 
 

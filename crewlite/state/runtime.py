@@ -200,9 +200,10 @@ class RuntimeState(Bag):
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if kind is not GeneratorExit:
             self.close()
-            return
-        with contextlib.suppress(TimeoutError):  # see `lock`
-            background.wait(background.submit(self.aclose()), _TO_CLOSE)
+        elif self._then is None and not self._journal.closed:
+            closing = background.submit(self.aclose())
+            with contextlib.suppress(TimeoutError):  # see `lock`
+                background.wait(closing, 0.0 if background.on_loop_thread() else _TO_CLOSE)
 
     async def __aenter__(self) -> RuntimeState:
         return self

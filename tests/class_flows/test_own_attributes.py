@@ -231,7 +231,7 @@ def test_a_misspelt_setting_of_an_object_is_refused_and_what_the_class_declares_
             return self.port
 
     flow = Tides()
-    for name in ("verbos", "chekpoint", "strem"):
+    for name in ("verbos", "chekpoint"):
         with pytest.raises(ConfigError, match=f"flow 'Tides' has no setting '{name}'; did you mean .* resembles no"):
             setattr(flow, name, True)
     assert (flow.kickoff(), flow.checkpoints) == ("Brest", ["buoy"])

@@ -8,10 +8,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, step, tool
+from crewlite import LLM, Agent, CheckpointConfig, Crew, History, Task, tool
 from crewlite.cli.main import main
 from crewlite.errors import InDoubt, LLMError
-from crewlite.flow import Flow, start
 from crewlite.testing import ScriptedLLM, ToolCall
 from tests import children
 from tests.cli.recorded_runs import HOSTILE, ask, ask_json, crew_of, rows
@@ -214,19 +213,22 @@ def test_a_call_in_doubt_comes_with_the_lines_that_settle_it(location):
 
 
 def test_a_step_whose_outcome_a_prune_has_dropped_is_not_told_as_unfinished(tmp_path):
-    pilot = Agent(role="Pilot", goal="g", llm=ScriptedLLM(["noon", "low"]))
+    def crew(name, replies, **settings):
+        pilot = Agent(role="Pilot", goal="g", llm=ScriptedLLM(replies), tools=settings.pop("tools", []))
+        return Crew(name=name, tasks=[Task(name="t", description="d", expected_output="x", agent=pilot)], **settings)
 
-    class Looks(Flow):
-        @start()
-        def look(self):
-            crew = Crew(name="inner", tasks=[Task(name="t", description="d", expected_output="x", agent=pilot)])
-            return step(name="twice")(lambda: crew.kickoff().raw)()
+    @tool
+    def look() -> str:
+        """Look."""
+        return crew("inner", ["noon"]).kickoff().raw * 200
 
     config = CheckpointConfig(location=tmp_path / "runs")
-    Looks(checkpoint=config).kickoff(run_id="r")
+    outer = crew("outer", [ToolCall("look", {}), "f", ToolCall("look", {}), "g"], tools=[look], checkpoint=config)
+    outer.kickoff(run_id="r")
+    outer.fork("r", branch="b", edits={"task:t/tool:look/crew:inner/task:t": "low"}).kickoff()
     with History(config.location) as history:
         history.prune(keep_last=1)
-    text = ask("show", "r", "--location", config.location)
+    text = ask("show", "r/b", "--location", config.location)
     assert ("unfinished" in text, text.count(" pruned ")) == (False, 2), text
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
+import sys
 
 import pytest
 
@@ -224,3 +226,26 @@ def test_the_module_of_the_bus_says_where_the_bus_is():
 
     with pytest.raises(AttributeError, match="from crewlite import event_bus"):
         module.on(BaseEvent, print)
+
+
+def test_a_handler_is_heard_though_another_one_ends_in_the_middle_of_its_subscription(bus):
+    """As garbage collection may end it, at any call: of a stream whose run nobody awaits any more."""
+    ends = itertools.count(1)
+    while True:
+        other, heard, left = bus.on(StepCompletedEvent, lambda source, event: None), [], next(ends)
+
+        def watch(frame, event, argument, other=other):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                other.cancel()
+
+        sys.settrace(watch)
+        try:
+            bus.on(StepCompletedEvent, lambda source, event, heard=heard: heard.append(event))
+        finally:
+            sys.settrace(None)
+        bus.emit(None, step())
+        assert len(heard) == 1
+        if left > 0:
+            return

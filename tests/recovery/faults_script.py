@@ -74,7 +74,7 @@ ERRORS = {
     "no model": lambda: NoModel("agent 'Pilot'"),
     "missing input": lambda: MissingInput("port", where="task t", given=()),
     "deadline over": lambda: DeadlineExceeded("flow f", 60, "12:00"),
-    "no answer in time": lambda: AnswerTimeout("human:go", 60),
+    "no answer in time": lambda: AnswerTimeout("human:go", 60, "Go?"),
     "HTTP 402": lambda: HttpError(402),
     "HTTP 404": lambda: HttpError(404),
     "HTTP 429": lambda: HttpError(429),

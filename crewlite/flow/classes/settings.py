@@ -28,7 +28,7 @@ SWITCH = "stream"
 """A setting that has the name of a verb, so its value is kept under another: `_streamed`."""
 ARGUMENTS = (*SETTINGS, SWITCH)
 _LIMITS = ("max_requests", *(name for name in Budget._fields if name.startswith("max_")))
-_MISSPELT = [name for name in ARGUMENTS if name != "name"]  # a user's attribute `names` is no misspelling of it
+_MISSPELT = [name for name in SETTINGS if name != "name"]  # a user's attribute `names` is no misspelling of it
 _OWN = "If it is an attribute of your own, give it a name that resembles no setting"
 _OF_METHODS = ("retries", "retry_delay")
 _COMMON = ("location", "provider")  # settings of checkpoints whose names programs have for attributes of their own
@@ -85,7 +85,7 @@ def check_arguments(flow: str, names: Iterable[str], fields: Collection[str], *,
     """
     for name in names:
         instead = why_not(["Flow"], name) or _of_checkpoints(name)
-        if instead or meant(name, ARGUMENTS) or not is_open:
+        if instead or meant(name, SETTINGS) or not is_open:
             known = [*ARGUMENTS, *fields]
             hint = instead or meant(name, known) or f"it takes {', '.join(known)}"
             raise ConfigError(f"{flow} has no setting and no field of its state {name!r}; {hint}")

@@ -97,8 +97,10 @@ async def akickoff_for_each(
 
     for each in all_inputs:  # raises before the first run begins
         check_inputs(each)
+    listed: Any = chunks.StreamingOutputs if same["streamed"] else list
     if not all_inputs:
-        return []
+        nothing: list[R | Exception] = listed()
+        return nothing
     request_for(len(all_inputs) - 1)  # the one with the longest run id
     results, failures = dict[int, Any](), dict[int, BaseException]()
     begun = [] if begun is None else begun
@@ -127,7 +129,6 @@ async def akickoff_for_each(
         if not return_exceptions or not isinstance(error, Exception):
             raise error
     ended = results | failures
-    listed: Any = chunks.StreamingOutputs if same["streamed"] else list
     in_order: list[R | Exception] = listed(ended[number] for number in range(len(all_inputs)))
     return in_order
 

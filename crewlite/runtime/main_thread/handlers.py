@@ -324,7 +324,8 @@ def _install() -> None:
 
     Call it on the main thread.
     """
-    asked = {name for listener in _listeners for name in listener.asked}
+    alive = _alive()
+    asked = {name for listener in alive for name in listener.asked}
     for name in asked - _before.keys():
         _before[name] = signal.signal(signal.Signals[name], _caught)
     for name in _before.keys() - asked:
@@ -332,7 +333,7 @@ def _install() -> None:
         if signal.getsignal(number) is _caught:  # not if the program has installed another handler meanwhile
             signal.signal(number, _before[name])
         del _before[name]
-    if not _listeners and not _on_main_thread:
+    if not alive and not _on_main_thread:
         _ending.signal = _ending.further = ""
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from crewlite import kinds
+from crewlite.kinds import Kind
 
 BEGINNING = "step:initial_state"
 """The step that sets the state with which a flow of methods begins."""
@@ -92,8 +93,15 @@ def leaf(address: str) -> str:
 
 
 def is_in_work_of_a_model(address: str) -> bool:
-    """Return whether a step is inside a task, an agent or a tool call, like one of a crew that a tool kicks off."""
-    return "/" in address and any(kind.worker == "model" or kind.is_call for kind in map(kinds.at, outers(address)))
+    """Return whether a step is inside what a model does or leads to, like one of a crew that a tool kicks off.
+
+    That is a task, an agent, a turn of its conversation, a plan, a judgement, or a tool call.
+    """
+    return "/" in address and any(_is_work_of_a_model(kinds.at(around)) for around in outers(address))
+
+
+def _is_work_of_a_model(kind: Kind) -> bool:
+    return kind.worker == "model" or kind.is_call or kind.is_aside or kind is kinds.TURN
 
 
 NAME_RULE = "wanted a name that is not blank, without / # and !, which separate the parts of a step's address"

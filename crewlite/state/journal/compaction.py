@@ -168,7 +168,7 @@ class _Part:
         return {at for step in steps if (at := step["address"]) in known or not failed.isdisjoint(causes_of(step))}
 
     def merged(self, record: Record, shortened: _StepsLeftOut) -> CommitData:
-        """Build the one commit. It leaves out the child steps of steps that have finished by its end.
+        """Build the one commit. It leaves out the steps in the work of a model that has finished by its end.
 
         `record`: that of the complete branch. `shortened`: the steps whose child steps were left out of the commits
         built so far.

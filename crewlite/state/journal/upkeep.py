@@ -51,7 +51,9 @@ def release_owed(owed: dict[BranchKey, CommitParts], store: Store, released: Cal
     Their runs have ended here, and as long as this process lives, the others take it for the holder: they refuse the
     branch, or wait for it in vain. What is released is taken out of `owed`. A location that was replaced is given up.
     """
-    for branch, parts in [*owed.items()]:
+    for branch in list(owed):
+        if (parts := owed.get(branch)) is None:  # the run was kicked off again meanwhile
+            continue
         try:
             with contextlib.suppress(StoreUnusable):
                 _release(store, *branch, parts)
