@@ -33,6 +33,9 @@ _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whet
 class RunHandle(Generic[R]):
     """A run that was begun with `submit`. `await` it; outside a coroutine, call `result()`."""
 
+    is_awaited = False
+    """Whether it was handed out when its kickoff had ended, so that nothing of it blocks an event loop."""
+
     def __init__(
         self,
         name: str,
@@ -171,7 +174,12 @@ class RunHandle(Generic[R]):
 
 
 class AwaitedHandle(RunHandle[R]):
-    """The handle of a kickoff that somebody else waits for, such as a step of another run: `ended` gets its result."""
+    """The handle of a kickoff that somebody else waits for, such as a step of another run: `ended` gets its result.
+
+    Whoever waits hands it out when the kickoff has ended.
+    """
+
+    is_awaited = True
 
     def __init__(self, name: str, progress: Progress, ended: futures.Future[R]) -> None:
         self._name, self._progress, self._given, self._how_to_go_on = name, progress, "", str

@@ -159,7 +159,7 @@ class _Reader(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        if self._stream.handle.at_work and background.running_loop():
+        if background.running_loop() and not self._stream.handle.is_awaited:
             raise OnLoopThread("for event in stream", "write `async for event in stream`")
         self._check_is_alone()
         while not self._ended:
