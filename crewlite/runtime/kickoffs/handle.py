@@ -33,9 +33,6 @@ _TO_BEGIN = 0.02  # seconds that `submit` may block a running loop to learn whet
 class RunHandle(Generic[R]):
     """A run that was begun with `submit`. `await` it; outside a coroutine, call `result()`."""
 
-    is_awaited = False
-    """Whether it was handed out when its kickoff had ended, so that nothing of it blocks an event loop."""
-
     def __init__(
         self,
         name: str,
@@ -98,6 +95,11 @@ class RunHandle(Generic[R]):
         if isinstance(error, RunCancelled):
             return "cancelled"
         return "finished" if error is None else "unfinished" if isinstance(error, CONTROL_FLOW) else "failed"
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it was handed out when its kickoff had ended, so that nothing of it blocks an event loop."""
+        return False
 
     @property
     def at_work(self) -> bool:
