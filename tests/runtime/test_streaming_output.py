@@ -223,6 +223,7 @@ def test_kickoff_for_each_gives_a_stream_for_each():
     streams = crew_of("a", "b", stream=True).kickoff_for_each([PORT])
     assert [[chunk.content for chunk in stream] for stream in streams] == [["a", "b"]]
     assert [one.raw for one in streams.results] == [stream.result.raw for stream in streams] == ["b"]
+    assert crew_of(stream=True).kickoff_for_each([]).results == []
 
 
 def test_kickoff_for_each_in_a_coroutine_gives_the_chunks_of_all():

@@ -97,10 +97,9 @@ async def akickoff_for_each(
 
     for each in all_inputs:  # raises before the first run begins
         check_inputs(each)
-    listed: Any = chunks.StreamingOutputs if same["streamed"] else list
+    listed: type[list[Any]] = chunks.StreamingOutputs if same["streamed"] else list
     if not all_inputs:
-        nothing: list[R | Exception] = listed()
-        return nothing
+        return listed()
     request_for(len(all_inputs) - 1)  # the one with the longest run id
     results, failures = dict[int, Any](), dict[int, BaseException]()
     begun = [] if begun is None else begun
@@ -129,8 +128,7 @@ async def akickoff_for_each(
         if not return_exceptions or not isinstance(error, Exception):
             raise error
     ended = results | failures
-    in_order: list[R | Exception] = listed(ended[number] for number in range(len(all_inputs)))
-    return in_order
+    return listed(ended[number] for number in range(len(all_inputs)))
 
 
 async def _kicked_off(definition: Runnable[R], request: Request, root: Root[Any]) -> R | chunks.StreamingOutput[R]:
